@@ -1,0 +1,31 @@
+"""DeepSeek-V3.2: V3 with a lightning indexer in every layer, and layer norms stored in FP32."""
+
+from precc.graph.errors import FieldError
+from precc.graph.families import deepseek_v3, fields, rows
+from precc.graph.families.table import Facts, Family
+
+_ATTENTION = (*rows.layer_norms("fp32"), *rows.MULTI_HEAD_LATENT_ATTENTION, *rows.INDEXER)
+
+
+def _derive(facts: Facts) -> Facts:
+    if facts["q_lora_rank"] is None:
+        raise FieldError("q_lora_rank", None, "an integer: the indexer reads the compressed query")
+    return deepseek_v3.derive(facts)
+
+
+FAMILY = Family(
+    name="deepseek_v32",
+    architectures=("DeepseekV32ForCausalLM",),
+    model_types=("deepseek_v32",),
+    fields=(
+        *deepseek_v3.FIELDS,
+        fields.whole("index_n_heads"),
+        fields.whole("index_head_dim"),
+        fields.whole("index_topk"),
+    ),
+    blocks=rows.decoder(
+        (*_ATTENTION, *rows.DENSE_MLP, *deepseek_v3.MOE),
+        mtp=(*rows.MTP, *_ATTENTION, *deepseek_v3.MOE),
+    ),
+    derive=_derive,
+)

@@ -1,0 +1,144 @@
+"""The headers of safetensors files: names, dtypes and shapes, without the weights and without the library.
+
+A file is an eight-byte little-endian length, that many bytes of JSON, then the weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+from precc.graph.errors import ModelError, shorten
+
+MAX_HEADER_BYTES = 100_000_000
+"""The format's own limit."""
+
+MAX_AXES = 8
+MAX_AXIS = 2**48
+
+_HELP = "The file may be truncated or not be a safetensors file; fetch it again."
+
+_BYTES = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "F8_E8M0": 1,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U64": 8,
+    "U32": 4,
+    "U16": 2,
+    "U8": 1,
+    "BOOL": 1,
+}
+
+
+class Stored(NamedTuple):
+    """One tensor in a file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def read_headers(files: Iterable[Path]) -> dict[str, Stored]:
+    """The tensors of all shards by name. Raises ModelError, also for a name that stands in two of them."""
+    tensors: dict[str, Stored] = {}
+    lengths: dict[Stored, tuple[Stored, int]] = {}
+    for file in files:
+        found = _read_header(file, lengths)
+        if not tensors.keys().isdisjoint(found):
+            name = next(name for name in found if name in tensors)
+            raise ModelError(
+                f"{file}: `{shorten(name, 100)}` also stands in another shard",
+                "A folder holds the shards of one checkpoint; move the others out.",
+            )
+        tensors.update(found)
+    return tensors
+
+
+def _read_header(file: Path, lengths: dict[Stored, tuple[Stored, int]]) -> dict[str, Stored]:
+    header, size = _load(file)
+    header.pop("__metadata__", None)
+    return _Layout(file, size, lengths).check(header)
+
+
+def _load(file: Path) -> tuple[dict[str, object], int]:
+    """The JSON of a header, and how many bytes of weights follow it."""
+    try:
+        with file.open("rb") as stream:
+            total = os.fstat(stream.fileno()).st_size
+            length = int.from_bytes(stream.read(8), "little")
+            if total < 8 or length > total - 8:
+                raise ModelError(f"{file}: its header of {length:,} bytes is longer than the file", _HELP)
+            if length > MAX_HEADER_BYTES:
+                raise ModelError(f"{file}: its header of {length:,} bytes is over the format's limit", _HELP)
+            header = json.loads(stream.read(length))
+    except OSError as error:
+        raise ModelError(f"{file} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{file}: its header is not valid JSON: {shorten(str(error), 120)}", _HELP) from None
+    if not isinstance(header, dict):
+        raise ModelError(f"{file}: its header is no JSON object", _HELP)
+    return header, total - 8 - length
+
+
+class _Layout:
+    """Where the tensors of one file lie: inside it, each as long as its shape says, none over another.
+
+    `lengths` remembers what was found valid in any file, so that 92,000 tensors share some forty values.
+    """
+
+    def __init__(self, file: Path, size: int, lengths: dict[Stored, tuple[Stored, int]]) -> None:
+        self._file = file
+        self._size = size
+        self._lengths = lengths
+
+    def check(self, header: Mapping[str, object]) -> dict[str, Stored]:
+        tensors: dict[str, Stored] = {}
+        spans: list[tuple[int, int, str]] = []
+        for name, entry in header.items():
+            tensor, start, end = self._entry(name, entry)
+            tensors[name] = tensor
+            spans.append((start, end, name))
+        spans.sort()
+        for (_, end, first), (start, _, second) in pairwise(spans):
+            if start < end:
+                raise self._error(second, f"overlaps `{shorten(first, 100)}`")
+        return tensors
+
+    def _entry(self, name: str, entry: object) -> tuple[Stored, int, int]:
+        try:
+            start, end = entry["data_offsets"]  # type: ignore[index]
+            read = Stored(entry["dtype"], tuple(entry["shape"]))  # type: ignore[index]
+            known = self._lengths.get(read)
+        except (TypeError, KeyError, ValueError):
+            raise self._error(name, "has no `dtype`, `shape` and `data_offsets` that make sense") from None
+        if known is None:
+            known = self._lengths[read] = read, self._length(name, read)
+        tensor, length = known
+        if type(start) is not int or type(end) is not int or start < 0 or end - start != length:
+            raise self._error(name, "has another length than its shape and dtype give")
+        if end > self._size:
+            raise self._error(name, "ends beyond the end of the file")
+        return tensor, start, end
+
+    def _length(self, name: str, tensor: Stored) -> int:
+        if tensor.dtype not in _BYTES:
+            raise self._error(name, f"has the unknown dtype {shorten(repr(tensor.dtype))}")
+        axes = tensor.shape
+        if len(axes) > MAX_AXES or not all(type(size) is int and 0 <= size <= MAX_AXIS for size in axes):
+            raise self._error(name, f"has the shape {shorten(str(list(axes)))}")
+        return prod(axes) * _BYTES[tensor.dtype]
+
+    def _error(self, name: str, what: str) -> ModelError:
+        return ModelError(f"{self._file}: `{shorten(name, 100)}` {what}", _HELP)

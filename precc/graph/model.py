@@ -1,0 +1,168 @@
+"""The model graph: every stored tensor of a model, with what decides about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import Any, Literal, TypeAlias
+
+from precc.syntax.words import Role
+
+EXPERT = "{e}"
+"""The path component that stands for an expert's number in a tensor that is a range of experts."""
+
+Engine: TypeAlias = Literal["megatron", "sglang"]
+Parallel: TypeAlias = Literal["column", "row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One logical weight, or the same weight of a range of experts.
+
+    `path` are the components of the Hugging Face module name; the expert's number is `EXPERT`. `parameter` is the
+    last word of the stored name: `weight`, `bias`, or empty for a bare parameter (`A_log`, a stacked 3-D expert
+    tensor), whose own name is then the last component of `path`. `shape` is that of one expert's tensor.
+
+    `role` is the tensor's own role and `within` the larger things it is part of (the attention of `kv_b_proj`, the
+    multi-token-prediction layer). `part` says which weight of that role it is: `q k v o qkv q_a q_b kv_a kv_b gate
+    up down gate_up router fc embed head norm bias …`; engines name tensors by role and part.
+
+    `contracted` are the axes that some GEMM sums over: one for a linear layer, two for a weight that MLA absorption
+    multiplies from both sides, none for what is no GEMM operand. `parallel` is how tensor parallelism (for experts:
+    expert tensor parallelism) splits it. `fused` names, for each engine that fuses it, the one GEMM it is part of;
+    members share a decision there. `scale_group` names the tensors that share one NVFP4 outer scale.
+
+    `protected` tensors keep their stored dtype unless a rule names them: `mtp`, `vision` and `audio` for whole
+    subtrees (`outer`), and a word for the tensor's own kind.
+    """
+
+    path: tuple[str, ...]
+    parameter: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role | None
+    part: str
+    within: frozenset[Role] = frozenset()
+    layer: int | None = None
+    mtp: int | None = None
+    experts: range | None = None
+    contracted: tuple[int, ...] = ()
+    parallel: Parallel | None = None
+    fused: tuple[tuple[Engine, str], ...] = ()
+    scale_group: str | None = None
+    protected: bool = False
+    outer: Role | None = None
+    outer_depth: int = 0
+    tied_to: str | None = None
+    stored_block: tuple[int, int] | None = None
+
+    @property
+    def module(self) -> str:
+        """The module name, a range of experts written `{0..255}`."""
+        return ".".join(_expert(self.experts) if part == EXPERT else part for part in self.path)
+
+    @property
+    def name(self) -> str:
+        """The stored name, a range of experts written `{0..255}`."""
+        return f"{self.module}.{self.parameter}" if self.parameter else self.module
+
+    def expert_path(self, expert: int) -> tuple[str, ...]:
+        """The path of one expert's tensor."""
+        return tuple(str(expert) if part == EXPERT else part for part in self.path)
+
+    def modules(self) -> Iterator[str]:
+        """The module name of each expert's tensor, or the one name."""
+        if self.experts is None:
+            yield self.module
+        else:
+            head, tail = ".".join(self.path).split(EXPERT)
+            yield from (f"{head}{expert}{tail}" for expert in self.experts)
+
+    @property
+    def count(self) -> int:
+        """How many stored tensors this is (scales of a stored low precision left aside)."""
+        return 1 if self.experts is None else len(self.experts)
+
+    @property
+    def parameters(self) -> int:
+        """Elements over all experts of the range."""
+        return self.count * prod(self.shape)
+
+    @property
+    def is_gemm(self) -> bool:
+        return bool(self.contracted)
+
+    @property
+    def contraction(self) -> int:
+        """The axis that blocks run along; the last one where two are contracted."""
+        return self.contracted[-1]
+
+    def has_role(self, role: Role) -> bool:
+        return role is self.role or role in self.within
+
+    @property
+    def bucket(self) -> Role | None:
+        """The role under which plans count it: the tower or MTP layer it stands in, else its own."""
+        return self.outer or self.role
+
+    def narrowed(self, experts: range) -> Tensor:
+        """The same weight of fewer experts."""
+        return replace(self, experts=experts)
+
+    def stored_shapes(self) -> Iterator[tuple[int, ...]]:
+        """The shapes of the stored tensors of one expert: the weight, and its block scales if stored in FP8."""
+        yield self.shape
+        if self.stored_block is not None:
+            rows, columns = self.stored_block
+            *lead, high, wide = self.shape
+            yield (*lead, -(-high // rows), -(-wide // columns))
+
+
+def _expert(experts: range | None) -> str:
+    if experts is None:
+        return EXPERT
+    if len(experts) == 1:
+        return str(experts.start)
+    return f"{{{experts.start}..{experts.stop - 1}}}"
+
+
+@dataclass(frozen=True)
+class ModelGraph:
+    """Every stored tensor of one model, in checkpoint order.
+
+    `layers` is the number of decoder layers; MTP layers are not among them. `config` holds the facts of
+    `config.json` that engines need beside the tensors (attention kind, widths, expert counts, ties).
+    """
+
+    name: str
+    architecture: str
+    family: str
+    layers: int
+    tensors: tuple[Tensor, ...] = field(repr=False)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def parameters(self) -> int:
+        """Elements of all weights, scales left aside."""
+        return sum(tensor.parameters for tensor in self.tensors)
+
+    @cached_property
+    def stored_tensors(self) -> int:
+        """Tensors in the checkpoint, scales of stored FP8 weights counted."""
+        return sum(tensor.count * sum(1 for _ in tensor.stored_shapes()) for tensor in self.tensors)
+
+    @cached_property
+    def stored_elements(self) -> int:
+        """Elements in the checkpoint, scales of stored FP8 weights counted."""
+        return sum(tensor.count * sum(map(prod, tensor.stored_shapes())) for tensor in self.tensors)
+
+    @cached_property
+    def expert_count(self) -> int:
+        """Routed experts a layer; 0 for a dense model."""
+        return max((t.experts.stop for t in self.tensors if t.experts is not None), default=0)
+
+    @cached_property
+    def mtp_layers(self) -> int:
+        return max((t.mtp + 1 for t in self.tensors if t.mtp is not None), default=0)
