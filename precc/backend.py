@@ -1,0 +1,100 @@
+"""What a target is: something that emits artifacts from a contract and reads them back by its engine's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from precc.contract import Contract
+from precc.diagnostics import Diagnostic
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "precc.backends"
+"""The entry-point group that backends register in."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One file that a backend writes; `path` is relative to the output folder (`te/megatron.args`)."""
+
+    path: str
+    text: str
+    executable: bool = False
+
+    @cached_property
+    def sha256(self) -> str:
+        from hashlib import sha256
+
+        return sha256(self.text.encode()).hexdigest()
+
+
+class Unsupported(Exception):
+    """The engine cannot express the contract; carries the findings that say which rule, tensor and remedy."""
+
+    def __init__(self, *findings: Diagnostic) -> None:
+        super().__init__("; ".join(finding.message for finding in findings))
+        self.findings = findings
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What artifacts say about one tensor by the engine's own rules, and the line of which artifact said so.
+
+    `decision` is whatever the engine can know, in the backend's own words; it is compared by equality with what
+    `Backend.decides` answers for the same tensor, and shown with `str`.
+    """
+
+    decision: object
+    because: str
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """One target. Everything is a function of its arguments; nothing is printed or written."""
+
+    name: str
+    """The target's name (`te`, `sglang`, `converter`), and the output folder of its artifacts."""
+
+    engines: Mapping[str, tuple[str, ...]]
+    """For each engine that the artifacts are for: the versions whose rules are modelled, newest first."""
+
+    rules: str
+    """The package whose modules are this engine's own checks (see `precc.rules`)."""
+
+    def emit(self, contract: Contract) -> tuple[Artifact, ...]:
+        """This writes the contract for the engine, or raises `Unsupported`."""
+
+    def decides(self, contract: Contract) -> Sequence[object]:
+        """This is what the engine can know of each entry of the contract, in the contract's order."""
+
+    def read_back(self, contract: Contract, artifacts: Mapping[str, str]) -> Sequence[Reading]:
+        """This reads artifacts (path → text) by the engine's own rules: one answer an entry, in order.
+
+        Only names, roles and shapes of the contract's tensors are used, never its decisions. An artifact that is
+        missing or malformed raises `Unsupported` with a finding P502.
+        """
+
+
+def find_backend(name: str) -> Backend:
+    """This loads one target by its entry point. Raises KeyError for a name that nobody registered."""
+    backend = available()[name].load()
+    assert isinstance(backend, Backend)
+    return backend
+
+
+def available() -> dict[str, EntryPoint]:
+    """The registered targets: name → entry point, not yet loaded."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def select_version(stated: str, modelled: tuple[str, ...]) -> str | None:
+    """The modelled version that a stated one means: the newest for none, `0.19.2` for `0.19`; None if unknown."""
+    if not stated:
+        return modelled[0]
+    return next((v for v in modelled if v == stated or v.startswith(stated + ".")), None)

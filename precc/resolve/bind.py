@@ -1,0 +1,138 @@
+"""The binding of a policy to a model: the last rule that reaches a tensor decides about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from precc.contract import Cause, Contract, Entry, RolloutLayout, TrainLayout
+from precc.formats import BF16, kept
+from precc.graph.model import ModelGraph, Tensor
+from precc.graph.selection import MATCHES, Matcher, matcher, reaches, split_experts, union
+from precc.resolve.fill import Draft
+from precc.resolve.policy import Policy, PolicyRule
+from precc.syntax.ast import IsCondition, Layout, Selector
+
+BUILT_IN_DEFAULT = Cause("", 0, "default: bf16")
+
+
+@dataclass
+class RuleUse:
+    """What one rule did on a model, as positions in the contract's entries.
+
+    `matched` are the tensors that its selectors match, `reached` those of them that it may decide about (protection
+    opened), `won` those where some part of it is in force, `amended` whether one of its amendments changed anything.
+    """
+
+    rule: PolicyRule
+    matched: list[int] = field(default_factory=list)
+    reached: list[int] = field(default_factory=list)
+    won: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A policy on a model: the contract, and what each of its rules did."""
+
+    policy: Policy
+    contract: Contract
+    uses: tuple[RuleUse, ...]
+
+    @property
+    def model(self) -> ModelGraph:
+        return self.contract.model
+
+
+def bind(policy: Policy, model: ModelGraph) -> Binding:
+    """This decides every tensor of a model. Total: it has no way to fail."""
+    tensors = split_experts(model.tensors, _selectors(policy))
+    if len(tensors) != len(model.tensors):
+        model = ModelGraph(model.name, model.architecture, model.family, model.layers, tensors, model.config)
+    uses = tuple(RuleUse(rule) for rule in policy.rules)
+    matchers = [_rule_matcher(rule, model.layers) for rule in policy.rules]
+    entries = tuple(_decide(at, tensor, policy, uses, matchers) for at, tensor in enumerate(tensors))
+    contract = Contract(
+        model=model,
+        policy=policy.name,
+        entries=entries,
+        kv_cache=policy.kv_cache.format if policy.kv_cache else "bf16",
+        train=TrainLayout().with_settings(_settings(policy.train)),
+        rollout=RolloutLayout().with_settings(_settings(policy.rollout)),
+        targets=policy.targets.names if policy.targets else None,
+    )
+    return Binding(policy, contract, uses)
+
+
+def _settings(layouts: tuple[Layout, ...]) -> dict[str, str]:
+    return {setting.key: setting.value for layout in layouts for setting in layout.settings}
+
+
+def _selectors(policy: Policy) -> Iterator[Selector]:
+    for rule in policy.rules:
+        yield from rule.selectors
+    for expect in policy.expects:
+        if isinstance(expect.condition, IsCondition):
+            yield expect.condition.selector
+
+
+def _rule_matcher(rule: PolicyRule, layers: int) -> Matcher:
+    return union([matcher(selector, layers) for selector in rule.selectors])
+
+
+def _decide(at: int, tensor: Tensor, policy: Policy, uses: tuple[RuleUse, ...], matchers: list[Matcher]) -> Entry:
+    reached = []
+    for use, test in zip(uses, matchers, strict=True):
+        bits = test(tensor)
+        if bits & MATCHES:
+            use.matched.append(at)
+            if reaches(bits, tensor):
+                use.reached.append(at)
+                reached.append(use)
+    closed = tensor.protected or tensor.outer is not None or not tensor.is_gemm
+    if closed and not any(use.rule.sets_format for use in reached):
+        return _keep(tensor)
+    return _cascade(at, tensor, None if closed else policy.default, reached)
+
+
+def _keep(tensor: Tensor) -> Entry:
+    dtype = tensor.dtype if tensor.dtype in ("bf16", "fp16", "fp32") else "bf16"
+    decision = BF16 if tensor.is_gemm and dtype == "bf16" else kept(dtype)
+    return Entry(tensor, decision, Cause("", 0, f"protected: {_protection(tensor)}"))
+
+
+def _protection(tensor: Tensor) -> str:
+    if tensor.outer is not None:
+        return f"in the {tensor.outer.value} part of the model"
+    return tensor.role.value if tensor.role is not None else tensor.part
+
+
+def _cascade(at: int, tensor: Tensor, default: PolicyRule | None, reached: list[RuleUse]) -> Entry:
+    draft = Draft()
+    if default is not None:
+        draft.apply(default)
+    for use in reached:
+        draft.apply(use.rule)
+    decision = draft.decision()
+    if not tensor.is_gemm and not decision.is_quantized:
+        decision = kept(decision.weight.format)
+    causes = _in_force(draft, decision.to_json())
+    winners = set(causes.values())
+    for use in reached:
+        if use.rule.cause in winners:
+            use.won.append(at)
+    beaten = tuple(use.rule.cause for use in reversed(reached) if use.rule.cause not in winners)
+    if default is not None and default.cause not in winners:
+        beaten = (*beaten, default.cause)
+    cause = causes.get("weight", BUILT_IN_DEFAULT)
+    return Entry(tensor, decision, cause, tuple(causes.items()), beaten)
+
+
+_SWITCHES = ("hadamard", "stochastic_rounding")
+
+
+def _in_force(draft: Draft, shown: dict[str, object]) -> dict[str, Cause]:
+    """The rule behind each part of the decision; parts that were dropped, or filled in, have none."""
+    causes = {part: cause for part, cause in draft.causes.items() if part in shown}
+    if "switches" in draft.causes:
+        causes |= {switch: draft.causes["switches"] for switch in _SWITCHES if switch in shown}
+    return causes

@@ -1,0 +1,168 @@
+"""Defaults, filled once: clauses become a decision, and each part remembers the rule that set it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from precc.contract import Cause
+from precc.formats import FORMATS, Decision, Format, FourOverSix, Quantization
+from precc.formats.decision import Backward, Train
+from precc.resolve.policy import PolicyRule
+from precc.syntax.ast import (
+    BackwardClause,
+    Clause,
+    OperandClause,
+    OptionClause,
+    Options,
+    SwitchClause,
+    TrainClause,
+)
+
+UNQUANTIZED = Quantization("bf16")
+
+
+@dataclass
+class Draft:
+    """A decision in the making: what rules said so far, with the rule behind each part."""
+
+    weight: Quantization = UNQUANTIZED
+    input: Quantization = UNQUANTIZED
+    backward: Backward | None = None
+    train: Train | None = None
+    switches: frozenset[str] = frozenset()
+    causes: dict[str, Cause] = field(default_factory=dict)
+
+    def apply(self, rule: PolicyRule) -> None:
+        """A rule with a format replaces everything; one without amends."""
+        cause = rule.cause
+        if rule.sets_format:
+            self.__init__()  # type: ignore[misc]
+            self.causes = {"weight": cause, "input": cause}
+        for clause in rule.clauses:
+            self._apply(clause, cause)
+
+    def _apply(self, clause: Clause, cause: Cause) -> None:
+        match clause:
+            case OperandClause(operand="input"):
+                self._set(cause, input=input_operand(clause))
+            case OperandClause(operand="weight"):
+                self._set(cause, weight=weight_operand(clause))
+            case OperandClause():
+                self._set(cause, weight=weight_operand(clause), input=input_operand(clause))
+            case OptionClause(options=options):
+                amended = with_options(self.weight, options, "weight")
+                if amended != self.weight:
+                    self._set(cause, weight=amended)
+            case BackwardClause(mode=mode):
+                self._set(cause, backward=mode)
+            case TrainClause(mode=mode):
+                self._set(cause, train=mode)
+            case SwitchClause(switch=switch):
+                self._set(cause, switches=self.switches | {switch})
+
+    def _set(self, cause: Cause, **parts: object) -> None:
+        for name, value in parts.items():
+            setattr(self, name, value)
+            self.causes[name] = cause
+
+    def decision(self) -> Decision:
+        """The decision, without the parts that cannot apply (a backward mode on BF16)."""
+        quantized = self.weight.is_quantized or self.input.is_quantized
+        train = self.train if quantized else None
+        trains = quantized and train is None and self.input.is_quantized
+        nvfp4 = trains and self.weight.format == "nvfp4"
+        return Decision(
+            weight=self.weight,
+            input=self.input,
+            backward=(self.backward or default_backward(self.input)) if trains else None,
+            train=train,
+            hadamard=nvfp4 and "hadamard" in self.switches,
+            stochastic_rounding=nvfp4 and "stochastic_rounding" in self.switches,
+        )
+
+
+def default_backward(operand: Quantization) -> Backward:
+    """Per-token NVFP4 has no native backward; everything else that trains has."""
+    return "high_precision" if (operand.format, operand.scope) == ("nvfp4", "per_token") else "native"
+
+
+def weight_operand(clause: OperandClause) -> Quantization:
+    """The weight that a clause names, defaults filled."""
+    form = FORMATS[clause.format]
+    plain = Quantization(form.name, form.weight_block, form.block_scale, form.weight_scope)
+    return with_options(plain, clause.options, "weight")
+
+
+def input_operand(clause: OperandClause) -> Quantization:
+    """The input that a clause names, defaults filled; unquantized for a weight-only format."""
+    form = FORMATS[clause.format]
+    if form.weight_only and clause.operand is None:
+        return UNQUANTIZED
+    plain = Quantization(form.name, form.input_block, form.block_scale, form.input_scope)
+    return with_options(plain, clause.options, "input")
+
+
+def with_options(operand: Quantization, options: Options, side: str) -> Quantization:
+    """The operand with those options that its format has on that side; the rest is left out."""
+    form = FORMATS[operand.format]
+    if options.scope in (form.weight_scopes if side == "weight" else form.input_scopes):
+        operand = replace(operand, scope=options.scope)
+    if options.group in form.groups and side == "weight":
+        operand = replace(operand, block=(1, options.group))
+    if options.scales is not None and form.name == "fp8_block":
+        operand = replace(operand, scale=options.scales)
+    if options.weight_block is not None and form.name == "nvfp4" and side == "weight":
+        operand = replace(operand, block=options.weight_block)
+    if options.four_over_six is not None and form.name == "nvfp4":
+        said = options.four_over_six
+        operand = replace(operand, four_over_six=FourOverSix(said.error or "mae", said.maximum or 256))
+    if options.static and side == "input" and form.outer_scale:
+        operand = replace(operand, static=True)
+    return operand
+
+
+def impossible(clauses: tuple[Clause, ...]) -> Iterator[tuple[Clause, str]]:
+    """The clauses that no format defines in this spec, each with the reason. Only for specs that set a format."""
+    formats = [c.format for c in clauses if isinstance(c, OperandClause) and c.operand != "input"]
+    weight = FORMATS[formats[0]] if formats else None
+    per_token = any(
+        isinstance(c, OperandClause) and c.operand != "weight" and default_backward(input_operand(c)) != "native"
+        for c in clauses
+    )
+    for clause in clauses:
+        if isinstance(clause, OperandClause):
+            for reason in _impossible_options(FORMATS[clause.format], clause.options, clause.operand):
+                yield clause, reason
+        elif isinstance(clause, OptionClause) and weight is not None:
+            for reason in _impossible_options(weight, clause.options, "weight"):
+                yield clause, reason
+        elif isinstance(clause, SwitchClause) and weight is not None and weight.name != "nvfp4":
+            yield clause, f"`{clause.switch}` is a part of NVFP4 training; {weight.name} has none"
+        elif isinstance(clause, TrainClause) and clause.mode == "fake_quant" and weight is not None:
+            if weight.name != "int4":
+                yield clause, f"`train fake_quant` is for int4 weights; {weight.name} is not trained that way"
+        elif isinstance(clause, BackwardClause) and clause.mode == "native" and per_token:
+            yield clause, "per-token NVFP4 has no native backward; write `backward high_precision` or `dequantized`"
+
+
+def _impossible_options(form: Format, options: Options, operand: str | None) -> Iterator[str]:
+    scopes = {"weight": form.weight_scopes, "input": form.input_scopes}.get(
+        operand or "", (*form.weight_scopes, *form.input_scopes)
+    )
+    if options.scope is not None and options.scope not in scopes:
+        allowed = f"it has {' and '.join(dict.fromkeys(scopes))}" if scopes else "it has no scale above its blocks"
+        yield f"{form.name} cannot be {options.scope}: {allowed}"
+    if options.group is not None and options.group not in form.groups:
+        if form.groups:
+            yield f"{form.name} has groups of {', '.join(map(str, form.groups))}, not {options.group}"
+        else:
+            yield f"{form.name} has a fixed block and no group size"
+    if options.scales is not None and form.name != "fp8_block":
+        yield f"`scales` chooses the scales of fp8_block; those of {form.name} are fixed"
+    if options.weight_block is not None and (form.name != "nvfp4" or operand == "input"):
+        yield "`weight_block 16x16` is for NVFP4 weights"
+    if options.four_over_six is not None and form.name != "nvfp4":
+        yield f"`four_over_six` is adaptive NVFP4 scaling; {form.name} has none"
+    if options.static and (operand != "input" or not form.outer_scale):
+        yield "`static` belongs behind an input format with an FP32 scale: `input fp8 static`"

@@ -1,0 +1,240 @@
+"""Names: `let` and `extends` are replaced by what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from os.path import normpath
+from pathlib import Path
+
+from precc.diagnostics import Diagnostic, Edit, Fix, Label, error
+from precc.formats import FORMATS
+from precc.resolve.policy import Policy, PolicyRule
+from precc.source import SourceFile, Span
+from precc.syntax import parse, read_source
+from precc.syntax.ast import (
+    BackwardClause,
+    Clause,
+    Default,
+    Expect,
+    Extends,
+    File,
+    KvCache,
+    Layout,
+    Let,
+    OperandClause,
+    PolicyName,
+    ReferenceClause,
+    Rule,
+    Spec,
+    Targets,
+    TrainClause,
+)
+
+Findings = list[Diagnostic]
+
+
+def resolve_names(file: File) -> tuple[Policy, tuple[Diagnostic, ...]]:
+    """This is the policy of a file, with everything that it extends."""
+    findings: Findings = []
+    return _resolve(file, (Path(file.source.path).resolve(),), findings), tuple(findings)
+
+
+def shipped_policies() -> Path:
+    """The folder of the ready policies: in the wheel beside this package's modules, in a checkout at its root."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "policies"
+    return inside if inside.is_dir() else package.parent / "policies"
+
+
+@dataclass
+class _Scope:
+    """What is visible in one file so far."""
+
+    findings: Findings
+    lets: dict[str, Let] = field(default_factory=dict)
+
+    def expand(self, spec: Spec) -> tuple[Clause, ...]:
+        clauses = tuple(self._expand(spec))
+        _check_contradictions(clauses, spec.span, self.findings)
+        return clauses
+
+    def _expand(self, spec: Spec) -> Iterator[Clause]:
+        for clause in spec.clauses:
+            if not isinstance(clause, ReferenceClause):
+                yield clause
+            elif clause.name in self.lets:
+                yield from self._expand(self.lets[clause.name].spec)
+            else:
+                self.findings.append(_unknown(clause, tuple(self.lets)))
+
+
+def _resolve(file: File, chain: tuple[Path, ...], findings: Findings) -> Policy:
+    """The policy of the file that lies where the chain of extending files ends."""
+    scope = _Scope(findings)
+    policy = _base(file, chain, findings)
+    for statement in file.statements:
+        if isinstance(statement, Let):
+            scope.expand(statement.spec)
+            scope.lets.setdefault(statement.name, statement)
+        elif isinstance(statement, Default):
+            rule = PolicyRule((), scope.expand(statement.spec), statement.span)
+            policy = replace(policy, default=rule)
+        elif isinstance(statement, Rule):
+            rule = PolicyRule(statement.selectors, scope.expand(statement.spec), statement.span)
+            policy = replace(policy, rules=(*policy.rules, rule))
+        else:
+            policy = _with_statement(policy, statement)
+    return replace(policy, ignores=file.ignores)
+
+
+def _with_statement(policy: Policy, statement: object) -> Policy:
+    match statement:
+        case PolicyName(name=name):
+            return replace(policy, name=name)
+        case KvCache():
+            return replace(policy, kv_cache=statement)
+        case Targets():
+            return replace(policy, targets=statement)
+        case Layout(side="train"):
+            return replace(policy, train=(*policy.train, statement))
+        case Layout():
+            return replace(policy, rollout=(*policy.rollout, statement))
+        case Expect():
+            return replace(policy, expects=(*policy.expects, statement))
+    return policy
+
+
+def _base(file: File, chain: tuple[Path, ...], findings: Findings) -> Policy:
+    """The policy that a file starts from: the one it extends, marked as inherited, or an empty one."""
+    own = Policy(Path(file.source.path).stem, file.source)
+    extends = next((s for s in file.statements if isinstance(s, Extends)), None)
+    if extends is None:
+        return own
+    path = _locate(extends, chain)
+    found = path if isinstance(path, Diagnostic) else _read(extends, path)
+    if isinstance(found, Diagnostic):
+        findings.append(found)
+        return own
+    parsed, problems = parse(found)
+    findings.extend(problems)
+    assert isinstance(path, Path)
+    parent = _resolve(parsed, (*chain, path), findings)
+    rules = tuple(replace(rule, inherited=True) for rule in parent.rules)
+    default = None if parent.default is None else replace(parent.default, inherited=True)
+    return replace(parent, name=own.name, source=own.source, rules=rules, default=default, inherited_default=default)
+
+
+def _read(extends: Extends, path: Path) -> SourceFile | Diagnostic:
+    """The extended file under the name that findings show: `policies/…` for a ready one."""
+    read = read_source(path)
+    if isinstance(read, Diagnostic):
+        return replace(read, span=extends.span, labels=())
+    if _is_path(extends.target):
+        shown = Path(normpath(Path(extends.span.source.path).parent / extends.target)).as_posix()
+    else:
+        shown = f"policies/{path.name}"
+    return SourceFile(shown, read.text)
+
+
+def _locate(extends: Extends, chain: tuple[Path, ...]) -> Path | Diagnostic:
+    if _is_path(extends.target):
+        path = _locate_file(extends, chain[-1].parent)
+    else:
+        ready = shipped_policies() / f"{extends.target}.prec"
+        path = ready.resolve() if ready.is_file() else _no_such_policy(extends)
+    if isinstance(path, Path) and path in chain:
+        names = " extends ".join(f'"{link.stem}"' for link in (*chain[chain.index(path) :], path))
+        return error("P015", f"`extends` goes round in a circle: {names}", extends.span)
+    return path
+
+
+def _locate_file(extends: Extends, folder: Path) -> Path | Diagnostic:
+    path = (folder / extends.target).resolve()
+    root = _project(folder)
+    if not path.is_relative_to(root):
+        return error(
+            "P016",
+            f'`extends "{extends.target}"` leads out of the project',
+            extends.span,
+            help=f"a policy extends files below {_shown(root)} only: "
+            "copy the policy there, or extend a ready one by its name",
+        )
+    if not path.is_file():
+        return error("P014", f'there is no file "{extends.target}" beside this one', extends.span)
+    return path
+
+
+def _is_path(target: str) -> bool:
+    return "/" in target or "\\" in target or target.endswith(".prec")
+
+
+def _project(folder: Path) -> Path:
+    """The nearest folder above with a `.git` or `pyproject.toml`, else the folder itself."""
+    for candidate in (folder, *folder.parents):
+        if (candidate / ".git").exists() or (candidate / "pyproject.toml").exists():
+            return candidate
+    return folder
+
+
+def _shown(root: Path) -> str:
+    return f"the folder `{root.name}`" if root.name else "that folder"
+
+
+def _no_such_policy(extends: Extends) -> Diagnostic:
+    names = sorted(path.stem for path in shipped_policies().glob("*.prec"))
+    near = _nearest(extends.target, names)
+    hint = f"did you mean {near}? " if near else ""
+    return error(
+        "P014",
+        f'no ready policy is called "{extends.target}"',
+        extends.span,
+        help=f"{hint}ready policies: {', '.join(names)}; "
+        "a file of your own is named by its relative path, ending in `.prec`",
+    )
+
+
+def _unknown(clause: ReferenceClause, lets: tuple[str, ...]) -> Diagnostic:
+    near = _nearest(clause.name, [*FORMATS, *lets])
+    fix = Fix((Edit(clause.span, near.strip("`")),), safe=False) if near else None
+    known = f"formats: {', '.join(FORMATS)}" + (f"; names: {', '.join(lets)}" if lets else "")
+    return error(
+        "P002",
+        f"`{clause.name}` is neither a format nor a name defined above",
+        clause.span,
+        help=f"did you mean {near}? {known}" if near else known,
+        fix=fix,
+    )
+
+
+def _nearest(word: str, known: list[str]) -> str | None:
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"`{found[0]}`" if found else None
+
+
+_SLOTS: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
+    ("weights", lambda c: isinstance(c, OperandClause) and c.operand in (None, "weight")),
+    ("inputs", lambda c: isinstance(c, OperandClause) and c.operand in (None, "input")),
+    ("backward mode", lambda c: isinstance(c, BackwardClause)),
+    ("training mode", lambda c: isinstance(c, TrainClause)),
+)
+
+
+def _check_contradictions(clauses: tuple[Clause, ...], span: Span, findings: Findings) -> None:
+    """After names are replaced, each part of a spec may be said once."""
+    if any(finding.code == "P007" and finding.span == span for finding in findings):
+        return
+    for what, fills in _SLOTS:
+        found = [clause for clause in clauses if fills(clause)]
+        if len(found) > 1 and len({clause.span.source.path for clause in found}) == 1:
+            outside = any(not span.start <= clause.span.start < span.end for clause in found)
+            if outside:
+                findings.append(_contradiction(what, found, span))
+                return
+
+
+def _contradiction(what: str, found: list[Clause], span: Span) -> Diagnostic:
+    labels = tuple(Label(clause.span, "said here") for clause in found)
+    return error("P007", f"this spec says the {what} twice", span, labels=labels, help="keep one of them")

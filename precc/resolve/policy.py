@@ -1,0 +1,53 @@
+"""A policy whole: extended files pulled in, names replaced by what they stand for, nothing filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from precc.contract import Cause
+from precc.source import SourceFile, Span
+from precc.syntax.ast import Clause, Expect, Ignore, KvCache, Layout, OperandClause, Selector, Targets
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """A rule, or (without selectors) a `default`: its clauses hold no references any more.
+
+    `inherited` tells that it comes from an extended policy.
+    """
+
+    selectors: tuple[Selector, ...]
+    clauses: tuple[Clause, ...]
+    span: Span
+    inherited: bool = False
+
+    @property
+    def sets_format(self) -> bool:
+        """Whether it replaces the whole decision; otherwise it amends what the tensor had."""
+        return any(isinstance(c, OperandClause) and c.operand != "input" for c in self.clauses)
+
+    @property
+    def cause(self) -> Cause:
+        return Cause(self.span.source.path, self.span.line, " ".join(self.span.text.split()), self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All rules in order, extended ones first; the statements of the extending file replace the extended one's."""
+
+    name: str
+    source: SourceFile = field(repr=False)
+    rules: tuple[PolicyRule, ...] = ()
+    default: PolicyRule | None = None
+    inherited_default: PolicyRule | None = None
+    kv_cache: KvCache | None = None
+    targets: Targets | None = None
+    train: tuple[Layout, ...] = ()
+    rollout: tuple[Layout, ...] = ()
+    expects: tuple[Expect, ...] = ()
+    ignores: tuple[Ignore, ...] = ()
+
+    @property
+    def specs(self) -> tuple[PolicyRule, ...]:
+        """Every spec of the policy: the default first, then the rules."""
+        return (*((self.default,) if self.default else ()), *self.rules)

@@ -1,0 +1,1 @@
+"""Rules on what each rule of a policy did on a model."""

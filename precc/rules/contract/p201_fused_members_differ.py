@@ -1,0 +1,88 @@
+"""Members of one fused GEMM are decided differently.
+
+Engines run some weights as one matrix multiplication: q, k and v; gate and up; all experts of a layer. One kernel has
+one precision, so their decisions must be equal. SGLang's fused expert kernel has one method for gate, up and down of
+all experts of a layer; Megatron-Core's grouped linear one recipe for all experts on a rank.
+
+```prec expect=P201 model=qwen3-30b-a3b
+q_proj: mxfp8
+```
+
+Decide the members together:
+
+```prec model=qwen3-30b-a3b
+{q,k,v}_proj: mxfp8
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from precc.contract import Contract, Entry
+from precc.diagnostics import Diagnostic, Label, Severity, error
+from precc.formats import Decision
+from precc.graph.model import Engine
+from precc.rules.wording import amount, folded_names
+
+CODE = "P201"
+NAME = "fused-members-differ"
+SEVERITY = Severity.ERROR
+
+_ENGINES: tuple[tuple[str, Engine, str], ...] = (
+    ("te", "megatron", "Megatron-Core"),
+    ("sglang", "sglang", "SGLang"),
+)
+
+
+def check(contract: Contract) -> Iterator[Diagnostic]:
+    """Every fused GEMM of every engine that is asked for; layers with the same conflict are one finding."""
+    for target, engine, title in _ENGINES:
+        if contract.wants(target):
+            yield from _check_engine(contract, engine, title)
+
+
+def _check_engine(contract: Contract, engine: Engine, title: str) -> Iterator[Diagnostic]:
+    conflicts: dict[tuple[object, object], list[tuple[Entry, Entry]]] = {}
+    for members in fused_groups(contract, engine).values():
+        first = members[0]
+        for other in members[1:]:
+            if _seen_by(engine, other.decision) != _seen_by(engine, first.decision):
+                conflicts.setdefault((first.cause, other.cause), []).append((first, other))
+                break
+    for pairs in conflicts.values():
+        yield _finding(pairs, title)
+
+
+def fused_groups(contract: Contract, engine: Engine) -> dict[str, list[Entry]]:
+    """The GEMMs that an engine runs fused: their id → the entries that are part of them."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in contract.entries:
+        for fusing, group in entry.tensor.fused:
+            if fusing == engine:
+                groups.setdefault(group, []).append(entry)
+    return groups
+
+
+def _seen_by(engine: Engine, decision: Decision) -> object:
+    """The part of a decision that the engine runs: a server knows no backward mode."""
+    if engine == "sglang":
+        return decision.weight, decision.input
+    if not decision.trains_quantized:
+        return decision.train
+    return decision
+
+
+def _finding(pairs: list[tuple[Entry, Entry]], title: str) -> Diagnostic:
+    first, other = pairs[0]
+    lefts, rights = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    decided = first if first.span is None else other
+    spans = [entry.span for entry in (first, other) if entry.span is not None]
+    return error(
+        CODE,
+        f"{title} runs {folded_names(lefts)} and {folded_names(rights)} as one GEMM "
+        f"(in {amount(len(pairs), 'place')}): {first.decision} against {other.decision}",
+        decided.span or (spans[0] if spans else None),
+        labels=tuple(Label(span, "decided here") for span in spans[:1]) if len(spans) == 2 else (),
+        help="give all members of a fused GEMM one decision, for example `{q,k,v}_proj` or `@routed_experts`",
+    )

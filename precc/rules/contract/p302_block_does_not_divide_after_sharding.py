@@ -1,0 +1,99 @@
+"""A block does not divide the dimension that is left after tensor or expert parallelism.
+
+A rank holds a shard. An expert's `down_proj` of contraction 768, split over 8 ranks, leaves 96, which blocks of 128
+do not divide: SGLang refuses such a model when it loads, and a trainer when it runs.
+
+```prec expect=P302 model=qwen3-30b-a3b
+default: fp8_block
+train: gpu=h200
+rollout: gpu=h200 tp=8
+```
+
+Choose sizes that divide; the finding lists them. Expert parallelism leaves experts whole:
+
+```prec model=qwen3-30b-a3b
+default: fp8_block
+train: gpu=h200
+rollout: gpu=h200 tp=8 ep=8 dp=8
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from precc.contract import Contract, Entry
+from precc.diagnostics import Diagnostic, Severity, error
+from precc.rules.contract.p301_block_does_not_divide import indivisible
+from precc.rules.wording import folded_names, listed
+from precc.syntax.words import Role
+
+CODE = "P302"
+NAME = "block-does-not-divide-after-sharding"
+SEVERITY = Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """How one side splits one tensor: the side, what the number of ranks is called, and the number."""
+
+    side: str
+    key: str
+    ranks: int
+
+
+def check(contract: Contract) -> Iterator[Diagnostic]:
+    """Every quantized weight on every side that is asked for; equal shards under one rule are one finding."""
+    found: dict[tuple[object, int, int, _Split], list[Entry]] = {}
+    for entry in contract.quantized():
+        if not entry.tensor.is_gemm or entry.tensor.parallel is None or indivisible(entry) is not None:
+            continue
+        for split in _splits(contract, entry):
+            axis, block = _axis_and_block(entry)
+            size = entry.tensor.shape[axis]
+            if split.ranks > 1 and not _fits(size, split.ranks, block):
+                found.setdefault((entry.cause, size, block, split), []).append(entry)
+    for (_, size, block, split), entries in found.items():
+        yield _finding(entries, size, block, split)
+
+
+def _splits(contract: Contract, entry: Entry) -> Iterator[_Split]:
+    is_expert = entry.tensor.role is Role.ROUTED_EXPERTS
+    if contract.wants("te") and entry.decision.trains_quantized:
+        train = contract.train
+        yield _Split("training", "etp", train.etp) if is_expert else _Split("training", "tp", train.tp)
+    if contract.wants("sglang"):
+        rollout = contract.rollout
+        if is_expert:
+            yield _Split("serving", "tp / ep", rollout.expert_tp)
+        else:
+            in_attention = Role.ATTENTION in (entry.tensor.role, *entry.tensor.within)
+            yield _Split("serving", "tp", rollout.attention_tp if in_attention else rollout.tp)
+
+
+def _axis_and_block(entry: Entry) -> tuple[int, int]:
+    """The axis that is split, and the block that runs along it."""
+    tensor, block = entry.tensor, entry.decision.weight.block or (1, 1)
+    if tensor.parallel == "row":
+        wide = max(block[1], (entry.decision.input.block or (1, 1))[1] if entry.decision.input else 1)
+        return tensor.contraction, wide
+    rows = next(axis for axis in reversed(range(len(tensor.shape))) if axis != tensor.contraction)
+    return rows, block[0]
+
+
+def _fits(size: int, ranks: int, block: int) -> bool:
+    return size % ranks == 0 and (size // ranks) % block == 0
+
+
+def _finding(entries: list[Entry], size: int, block: int, split: _Split) -> Diagnostic:
+    works = [str(ranks) for ranks in range(1, max(64, split.ranks) + 1) if _fits(size, ranks, block)]
+    left = f"{size} / {split.ranks} = {size / split.ranks:g}"
+    return error(
+        CODE,
+        f"{folded_names(entries)} in {split.side} with {split.key}={split.ranks}: {left} is not a multiple of the "
+        f"{block}-element block of {entries[0].decision.weight.format}",
+        entries[0].span,
+        help=f"sizes that work for {split.key}: {listed(works, 'or')}; "
+        "or a format with smaller blocks, or more expert parallelism for experts",
+    )

@@ -1,0 +1,47 @@
+"""A layout is assumed because the policy states none.
+
+What an engine can express depends on how it is run: block divisibility on tensor parallelism, layer rules on pipeline
+stages. Without a `train:` or `rollout:` line a compile assumes one B200 and sizes of 1, writes that to
+`MANIFEST.json`, and the running job can be checked against it. This is information.
+
+```prec expect=P507 model=qwen3-30b-a3b
+experts.*: nvfp4 per_token, backward high_precision
+```
+
+State the layouts, in the file or with `--train` and `--rollout`:
+
+```prec model=qwen3-30b-a3b
+experts.*: nvfp4 per_token, backward high_precision
+train: gpu=b200 ep=4
+rollout: gpu=b200 tp=2 ep=2
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from precc.contract import Contract
+from precc.diagnostics import Diagnostic, Severity, info
+from precc.rules.wording import listed
+
+CODE = "P507"
+NAME = "assumed-layout"
+SEVERITY = Severity.INFO
+
+_SIDES = (("te", "train"), ("sglang", "rollout"))
+
+
+def check(contract: Contract) -> Iterator[Diagnostic]:
+    """Once a compile, for the sides that are asked for and have something to decide."""
+    if not any(entry.decision.is_quantized for entry in contract.entries):
+        return
+    missing = [side for target, side in _SIDES if contract.wants(target) and not getattr(contract, side).stated]
+    if missing:
+        layout = getattr(contract, missing[0])
+        yield info(
+            CODE,
+            f"no {listed([f'`{side}:`' for side in missing])} layout is stated: gpu={layout.gpu}, all sizes 1 assumed",
+            help="write `train: gpu=b200 tp=1 pp=1 ep=8` and `rollout: gpu=b200 tp=8 ep=8`, "
+            "or pass --train and --rollout",
+        )

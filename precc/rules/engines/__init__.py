@@ -1,0 +1,1 @@
+"""Pages of the findings that backends and the read-back make."""

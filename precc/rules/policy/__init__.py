@@ -1,0 +1,1 @@
+"""Rules on one policy without a model."""

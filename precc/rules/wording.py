@@ -1,0 +1,41 @@
+"""How findings speak of tensors: counts, and names that stand for many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from precc.contract import Entry
+from precc.contract.fold import fold
+
+
+def amount(number: int, noun: str) -> str:
+    """`1 tensor`, `18,867 tensors`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def billions(number: int) -> str:
+    """A parameter count as people say it: `4.8 B`, `302 M`."""
+    for unit, size in (("B", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return str(number)
+
+
+def tensors_of(entries: Iterable[Entry]) -> int:
+    """How many tensors entries stand for, experts counted one by one."""
+    return sum(entry.tensor.count for entry in entries)
+
+
+def folded_names(entries: Sequence[Entry], most: int = 3) -> str:
+    """The names of entries with their ranges of layers and experts, the first few of them."""
+    names = [f"`{line.name.removesuffix('.weight')}`" for line in fold(entries, lambda _: None)]
+    if len(names) <= most:
+        return listed(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def listed(words: Sequence[str], joint: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {joint} {words[-1]}"
