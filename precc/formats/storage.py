@@ -10,11 +10,11 @@ from typing import Literal, TypeAlias
 from precc.formats.decision import Decision
 from precc.formats.table import FORMATS
 
-Part: TypeAlias = Literal["codes", "block_scale", "outer_scale", "input_scale"]
+Part: TypeAlias = Literal["codes", "block_scale", "outer_scale", "input_scale", "shape"]
 
 _DTYPES = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "int8": "I8"}
 _SCALES = {"e8m0": "U8", "e4m3": "F8_E4M3", "fp32": "F32", "pow2": "F32", "bf16": "BF16"}
-_BITS = {"BF16": 16, "F16": 16, "F32": 32, "F8_E4M3": 8, "U8": 8, "I8": 8, "I32": 32}
+_BITS = {"BF16": 16, "F16": 16, "F32": 32, "F8_E4M3": 8, "U8": 8, "I8": 8, "I32": 32, "I64": 64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class StoredPart:
 def stored_parts(decision: Decision, shape: tuple[int, ...], contracted: int = -1) -> Iterator[StoredPart]:
     """This lists the tensors that hold one weight of `shape` whose contraction axis is `contracted`.
 
+    Packed integers store their logical shape beside the codes, as compressed-tensors does.
+
     Leading axes (stacked experts) stay; blocks run over the output axis (rows) and the contraction axis
     (columns). Four-bit codes are two a byte along the contraction axis.
     """
@@ -55,6 +57,8 @@ def stored_parts(decision: Decision, shape: tuple[int, ...], contracted: int = -
         yield StoredPart("block_scale", _SCALES[weight.scale], (*lead, stored_rows, ceil(columns / wide)))
     if form.outer_scale:
         yield StoredPart("outer_scale", "F32", (*lead, rows, 1) if weight.scope == "per_channel" else tuple(lead))
+    if form.element == "INT4":
+        yield StoredPart("shape", "I64", (2,))
     if decision.input is not None and decision.input.static:
         yield StoredPart("input_scale", "F32", tuple(lead))
 

@@ -83,6 +83,8 @@ def describe(raw: Mapping[str, object], source: str, lm_head_stored: bool | None
         raise error.at(source) from None
     facts["torch_dtype"] = storage.dtype
     facts["quantization"] = "fp8_block" if storage.fp8_block else None
+    if storage.scale_fmt is not None:
+        facts["scale_fmt"] = storage.scale_fmt
     return Description(family, architecture, facts, storage)
 
 
@@ -156,7 +158,7 @@ def _storage(raw: Mapping[str, object]) -> Storage:
         return Storage(_DTYPES[dtype])
     if not isinstance(quantization, dict):
         raise FieldError("quantization_config", quantization, "an object or null")
-    return Storage(_DTYPES[dtype], _block(quantization), _kept(quantization))
+    return Storage(_DTYPES[dtype], _block(quantization), _kept(quantization), _scale_fmt(quantization))
 
 
 def _block(quantization: Mapping[str, object]) -> tuple[int, int]:
@@ -167,6 +169,14 @@ def _block(quantization: Mapping[str, object]) -> tuple[int, int]:
     if block != [128, 128]:
         raise FieldError("quantization_config.weight_block_size", block, "[128, 128]")
     return 128, 128
+
+
+def _scale_fmt(quantization: Mapping[str, object]) -> str | None:
+    """`ue8m0` where the checkpoint declares its FP32 block scales to be powers of two."""
+    declared = quantization.get("scale_fmt")
+    if declared not in (None, "ue8m0", "float"):
+        raise FieldError("quantization_config.scale_fmt", declared, "ue8m0 or float")
+    return "ue8m0" if declared == "ue8m0" else None
 
 
 def _kept(quantization: Mapping[str, object]) -> frozenset[str]:

@@ -41,12 +41,14 @@ class Storage:
     """In which dtypes a checkpoint stores its tensors.
 
     `fp8_block` is the block of a checkpoint whose GEMM weights are FP8: all but the protected ones, which no
-    release stores in FP8, and the modules that `kept` names (whole components).
+    release stores in FP8, and the modules that `kept` names (whole components). `scale_fmt` is `ue8m0` where the
+    block scales are declared to be powers of two.
     """
 
     dtype: str = "bf16"
     fp8_block: tuple[int, int] | None = None
     kept: frozenset[str] = frozenset()
+    scale_fmt: str | None = None
 
     def of(self, row: Row, path: tuple[str, ...]) -> tuple[str, tuple[int, int] | None]:
         """The dtype and the block of one tensor."""

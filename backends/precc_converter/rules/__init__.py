@@ -1,0 +1,1 @@
+"""What the converter refuses, one check a module."""
