@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from functools import cached_property
+
+from precc.records import field, record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceFile:
-    """One policy file as read: its display path and its text (a byte-order mark removed)."""
+    """One policy file as read: the path that findings show, and its text (a byte-order mark removed).
+
+    `recorded` is the path that a contract names it by, the same wherever the project lies; empty for the same path.
+    """
 
     path: str
     text: str = field(repr=False)
-    _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    recorded: str = field(default="", compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        starts = [0]
-        starts.extend(i + 1 for i, char in enumerate(self.text) if char == "\n")
-        object.__setattr__(self, "_starts", tuple(starts))
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        return (0, *(i + 1 for i, char in enumerate(self.text) if char == "\n"))
 
     def position(self, offset: int) -> tuple[int, int]:
         """The line and column of a character offset, both counted from one."""
@@ -38,7 +42,7 @@ class SourceFile:
         return Span(self, start, end)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Span:
     """A half-open range of character offsets in one source file."""
 

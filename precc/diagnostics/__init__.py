@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 
+from precc.records import record, replace
 from precc.source import Span
 
 __all__ = ["Diagnostic", "Edit", "Fix", "Label", "Severity"]
@@ -18,7 +18,7 @@ class Severity(Enum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Label:
     """A second place that explains the first."""
 
@@ -26,7 +26,7 @@ class Label:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Edit:
     """Replace the text of a span."""
 
@@ -34,7 +34,7 @@ class Edit:
     replacement: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fix:
     """Edits that resolve a finding; `safe` when they cannot change what the policy decides."""
 
@@ -42,7 +42,7 @@ class Fix:
     safe: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diagnostic:
     """One finding: what is wrong, where, and what to write instead."""
 

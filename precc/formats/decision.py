@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from precc.formats.table import FORMATS, Block, Scope
+from precc.records import record
 
 Backward: TypeAlias = Literal["native", "high_precision", "dequantized"]
 Train: TypeAlias = Literal["bf16", "fake_quant"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FourOverSix:
     """Adaptive NVFP4 block scaling: the error it minimises and the E4M3 maximum it scales to."""
 
@@ -19,7 +19,7 @@ class FourOverSix:
     maximum: Literal[256, 448] = 256
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quantization:
     """How one operand is stored or multiplied.
 
@@ -84,7 +84,7 @@ class Quantization:
         return " ".join(words)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """Everything decided for one tensor. `input` is None where nothing is multiplied (a norm, a bias).
 

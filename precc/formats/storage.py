@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import Literal, TypeAlias
 
 from precc.formats.decision import Decision
 from precc.formats.table import FORMATS
+from precc.records import record
 
 Part: TypeAlias = Literal["codes", "block_scale", "outer_scale", "input_scale", "shape"]
 
@@ -17,7 +17,7 @@ _SCALES = {"e8m0": "U8", "e4m3": "F8_E4M3", "fp32": "F32", "pow2": "F32", "bf16"
 _BITS = {"BF16": 16, "F16": 16, "F32": 32, "F8_E4M3": 8, "U8": 8, "I8": 8, "I32": 32, "I64": 64}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoredPart:
     """One stored tensor of a weight: what it holds, its safetensors dtype and its shape.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from precc.records import record
 
 Scope: TypeAlias = Literal["per_tensor", "per_token", "per_channel"]
 SCOPES: tuple[Scope, ...] = ("per_tensor", "per_token", "per_channel")
@@ -12,7 +13,7 @@ Block: TypeAlias = tuple[int, int]
 """Rows (output axis) × columns (contraction axis) that share one scale."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Format:
     """One number format.
 

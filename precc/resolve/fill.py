@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from precc.contract import Cause
-from precc.formats import FORMATS, Decision, Format, FourOverSix, Quantization
-from precc.formats.decision import Backward, Train
-from precc.resolve.policy import PolicyRule
+from precc.formats.decision import Backward, Decision, FourOverSix, Quantization, Train
+from precc.formats.table import FORMATS, Format
+from precc.records import replace
 from precc.syntax.ast import (
     BackwardClause,
     Clause,
@@ -19,25 +18,32 @@ from precc.syntax.ast import (
     TrainClause,
 )
 
+if TYPE_CHECKING:
+    from precc.contract.entry import Cause
+    from precc.resolve.policy import PolicyRule
+
 UNQUANTIZED = Quantization("bf16")
 
 
-@dataclass
 class Draft:
     """A decision in the making: what rules said so far, with the rule behind each part."""
 
-    weight: Quantization = UNQUANTIZED
-    input: Quantization = UNQUANTIZED
-    backward: Backward | None = None
-    train: Train | None = None
-    switches: frozenset[str] = frozenset()
-    causes: dict[str, Cause] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.weight = UNQUANTIZED
+        self.input = UNQUANTIZED
+        self.backward: Backward | None = None
+        self.train: Train | None = None
+        self.switches: frozenset[str] = frozenset()
+        self.causes: dict[str, Cause] = {}
 
     def apply(self, rule: PolicyRule) -> None:
         """A rule with a format replaces everything; one without amends."""
         cause = rule.cause
         if rule.sets_format:
-            self.__init__()  # type: ignore[misc]
+            self._clear()
             self.causes = {"weight": cause, "input": cause}
         for clause in rule.clauses:
             self._apply(clause, cause)

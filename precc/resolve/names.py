@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from os.path import normpath
 from pathlib import Path
 
 from precc.diagnostics import Diagnostic, Edit, Fix, Label, error
-from precc.formats import FORMATS
+from precc.formats.table import FORMATS
+from precc.records import replace
 from precc.resolve.policy import Policy, PolicyRule
 from precc.source import SourceFile, Span
 from precc.syntax import parse, read_source
@@ -47,12 +47,12 @@ def shipped_policies() -> Path:
     return inside if inside.is_dir() else package.parent / "policies"
 
 
-@dataclass
 class _Scope:
     """What is visible in one file so far."""
 
-    findings: Findings
-    lets: dict[str, Let] = field(default_factory=dict)
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self.lets: dict[str, Let] = {}
 
     def expand(self, spec: Spec) -> tuple[Clause, ...]:
         clauses = tuple(self._expand(spec))
@@ -85,7 +85,7 @@ def _resolve(file: File, chain: tuple[Path, ...], findings: Findings) -> Policy:
             policy = replace(policy, rules=(*policy.rules, rule))
         else:
             policy = _with_statement(policy, statement)
-    return replace(policy, ignores=file.ignores)
+    return replace(policy, ignores=(*policy.ignores, *file.ignores))
 
 
 def _with_statement(policy: Policy, statement: object) -> Policy:
@@ -130,11 +130,16 @@ def _read(extends: Extends, path: Path) -> SourceFile | Diagnostic:
     read = read_source(path)
     if isinstance(read, Diagnostic):
         return replace(read, span=extends.span, labels=())
-    if _is_path(extends.target):
-        shown = Path(normpath(Path(extends.span.source.path).parent / extends.target)).as_posix()
-    else:
-        shown = f"policies/{path.name}"
-    return SourceFile(shown, read.text)
+    source = extends.span.source
+    if not _is_path(extends.target):
+        return SourceFile(f"policies/{path.name}", read.text)
+    return SourceFile(
+        _beside(source.path, extends.target), read.text, _beside(source.recorded or source.path, extends.target)
+    )
+
+
+def _beside(path: str, target: str) -> str:
+    return Path(normpath(Path(path).parent / target)).as_posix()
 
 
 def _locate(extends: Extends, chain: tuple[Path, ...]) -> Path | Diagnostic:

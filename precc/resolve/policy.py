@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from precc.contract import Cause
+from precc.records import field, record
 from precc.source import SourceFile, Span
 from precc.syntax.ast import Clause, Expect, Ignore, KvCache, Layout, OperandClause, Selector, Targets
 
+if TYPE_CHECKING:
+    from precc.contract.entry import Cause
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class PolicyRule:
     """A rule, or (without selectors) a `default`: its clauses hold no references any more.
 
@@ -21,17 +25,21 @@ class PolicyRule:
     span: Span
     inherited: bool = False
 
-    @property
+    @cached_property
     def sets_format(self) -> bool:
         """Whether it replaces the whole decision; otherwise it amends what the tensor had."""
         return any(isinstance(c, OperandClause) and c.operand != "input" for c in self.clauses)
 
-    @property
+    @cached_property
     def cause(self) -> Cause:
-        return Cause(self.span.source.path, self.span.line, " ".join(self.span.text.split()), self.span)
+        """The rule as the contract names it."""
+        from precc.contract.entry import Cause
+
+        source = self.span.source
+        return Cause(source.recorded or source.path, self.span.line, " ".join(self.span.text.split()), self.span)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Policy:
     """All rules in order, extended ones first; the statements of the extending file replace the extended one's."""
 

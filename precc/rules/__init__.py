@@ -18,7 +18,8 @@ from precc.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
     from precc.contract import Contract
-    from precc.resolve import Binding, Policy
+    from precc.resolve.bind import Binding
+    from precc.resolve.policy import Policy
 
 STAGES = ("syntax", "policy", "binding", "contract", "engines")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from precc.graph.families import vocabulary
 from precc.graph.model import ModelGraph, Tensor
 from precc.graph.selection import matcher
-from precc.resolve import Binding, RuleUse
+from precc.records import replace
+from precc.resolve.bind import Binding, RuleUse
 from precc.syntax.ast import (
     CombinedSelector,
     Component,

@@ -6,24 +6,24 @@ spellings of one policy have equal trees.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from precc.records import field, record
 from precc.source import SourceFile, Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Node:
     """Anything that stands somewhere in a file."""
 
-    span: Span = field(compare=False, repr=False)
+    span: Span = field(compare=False, repr=False, kw_only=True)
 
 
 # --- selectors ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Name(Node):
     """One path component: plain alternatives, each of which may hold `*`; `q_proj` is one alternative.
 
@@ -38,12 +38,12 @@ class Name(Node):
         return not any("*" in text for text in self.alternatives)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AnyDepth(Node):
     """`**`: any number of components, none included."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bound:
     """One end of a slice: a layer number, or a share of the decoder layers in per cent. Either may count
     from the end (`-8`, `-15%`); `from_end` is kept apart because `-0%` is not `0%`."""
@@ -53,14 +53,14 @@ class Bound:
     from_end: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Indices:
     """`[0]`, `[-1]`, `[3,7,9]`: layers by number."""
 
     values: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Slice:
     """`[start:stop]`, half-open, as in Python."""
 
@@ -68,7 +68,7 @@ class Slice:
     stop: Bound | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layers(Node):
     """`layers[…]`: two path components, `layers` and the number of a decoder layer."""
 
@@ -78,7 +78,7 @@ class Layers(Node):
 Component: TypeAlias = Name | AnyDepth | Layers
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathSelector(Node):
     """A run of path components."""
 
@@ -86,7 +86,7 @@ class PathSelector(Node):
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RoleSelector(Node):
     """`@role`; `role` has no at sign."""
 
@@ -94,7 +94,7 @@ class RoleSelector(Node):
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GroupSelector(Node):
     """`(A, B)`: the union of its members."""
 
@@ -102,7 +102,7 @@ class GroupSelector(Node):
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CombinedSelector(Node):
     """`A in B` or `A except B`."""
 
@@ -119,7 +119,7 @@ Selector: TypeAlias = PathSelector | RoleSelector | GroupSelector | CombinedSele
 BackwardMode: TypeAlias = Literal["native", "high_precision", "dequantized"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FourOverSix:
     """`four_over_six [mae|mse] [max 256|448]`; None where the author wrote nothing."""
 
@@ -127,7 +127,7 @@ class FourOverSix:
     maximum: Literal[256, 448] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """What may stand behind an operand, or (belonging to the weights) in a clause of its own."""
 
@@ -139,7 +139,7 @@ class Options:
     static: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OperandClause(Node):
     """`FORMAT …` (operand None: weights and activations), `weight FORMAT …` or `input FORMAT …`."""
 
@@ -148,35 +148,35 @@ class OperandClause(Node):
     options: Options
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OptionClause(Node):
     """Options in a clause of their own; they amend the weights."""
 
     options: Options
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BackwardClause(Node):
     """`backward native`, `backward high_precision` or `backward dequantized`."""
 
     mode: BackwardMode
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SwitchClause(Node):
     """`hadamard` or `stochastic_rounding`."""
 
     switch: Literal["hadamard", "stochastic_rounding"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrainClause(Node):
     """`train bf16` or `train fake_quant`."""
 
     mode: Literal["bf16", "fake_quant"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReferenceClause(Node):
     """The name of a `let`."""
 
@@ -186,7 +186,7 @@ class ReferenceClause(Node):
 Clause: TypeAlias = OperandClause | OptionClause | BackwardClause | SwitchClause | TrainClause | ReferenceClause
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spec(Node):
     """What a rule, a `default` or a `let` gives: clauses in the author's order."""
 
@@ -198,7 +198,7 @@ class Spec(Node):
 Comparison: TypeAlias = Literal[">=", "<=", ">", "<"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FractionCondition(Node):
     """`fraction(FORMAT) >= 75%`; `bound` is 3/4 there."""
 
@@ -207,7 +207,7 @@ class FractionCondition(Node):
     bound: Fraction
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BitsCondition(Node):
     """`bits_per_weight <= 5.0`."""
 
@@ -215,7 +215,7 @@ class BitsCondition(Node):
     bound: Fraction
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SizeCondition(Node):
     """`size <= 20 GiB`; `bound` in bytes."""
 
@@ -223,7 +223,7 @@ class SizeCondition(Node):
     bound: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IsCondition(Node):
     """`SELECTOR is FORMAT`, or `is unquantized` (format None)."""
 
@@ -237,21 +237,21 @@ Condition: TypeAlias = FractionCondition | BitsCondition | SizeCondition | IsCon
 # --- statements --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PolicyName(Node):
     """`policy "name"`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extends(Node):
     """`extends "name"`: a shipped policy or a file."""
 
     target: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Let(Node):
     """`let NAME = SPEC`."""
 
@@ -259,14 +259,14 @@ class Let(Node):
     spec: Spec
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Default(Node):
     """`default: SPEC`."""
 
     spec: Spec
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule(Node):
     """`SELECTOR, SELECTOR…: SPEC`."""
 
@@ -274,14 +274,14 @@ class Rule(Node):
     spec: Spec
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KvCache(Node):
     """`kv_cache: FORMAT`."""
 
     format: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setting(Node):
     """`key=value` of a layout line; the value is a word (versions are words, `te=2.20`)."""
 
@@ -289,7 +289,7 @@ class Setting(Node):
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layout(Node):
     """`train: key=value…` or `rollout: key=value…`."""
 
@@ -297,14 +297,14 @@ class Layout(Node):
     settings: tuple[Setting, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Targets(Node):
     """`targets: te, sglang`."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Expect(Node):
     """`expect CONDITION`."""
 
@@ -314,7 +314,7 @@ class Expect(Node):
 Statement: TypeAlias = PolicyName | Extends | Let | Default | Rule | KvCache | Layout | Targets | Expect
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ignore(Node):
     """`# precc: ignore[P204, P301] reason`: silences those codes on its line."""
 
@@ -322,7 +322,7 @@ class Ignore(Node):
     line: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class File:
     """One parsed file: its statements in order and its ignore comments."""
 

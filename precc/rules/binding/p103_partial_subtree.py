@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from precc.diagnostics import Diagnostic, Severity, warning
 from precc.graph.selection import matcher
-from precc.resolve import Binding, RuleUse
+from precc.resolve.bind import Binding, RuleUse
 from precc.rules.matching import leaves
 from precc.rules.wording import folded_names
 from precc.syntax.ast import Name, PathSelector

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.diagnostics import Diagnostic, Label, Severity, warning
-from precc.resolve import Binding, RuleUse
+from precc.resolve.bind import Binding, RuleUse
 
 CODE = "P104"
 NAME = "beaten-rule"

@@ -25,7 +25,8 @@ from collections.abc import Iterator
 
 from precc.contract import Entry
 from precc.diagnostics import Diagnostic, Label, Severity, warning
-from precc.resolve import Binding, PolicyRule, RuleUse
+from precc.resolve.bind import Binding, RuleUse
+from precc.resolve.policy import PolicyRule
 from precc.rules.wording import amount, billions, folded_names, tensors_of
 
 CODE = "P106"

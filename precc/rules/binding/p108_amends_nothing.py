@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.diagnostics import Diagnostic, Severity, warning
-from precc.resolve import Binding
+from precc.resolve.bind import Binding
 from precc.rules.wording import folded_names
 
 CODE = "P108"

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.diagnostics import Diagnostic, Severity, warning
-from precc.resolve import Binding
+from precc.resolve.bind import Binding
 from precc.rules.wording import amount, tensors_of
 from precc.syntax.words import Role
 

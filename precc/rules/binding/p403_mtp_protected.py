@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from precc.contract import Entry
 from precc.diagnostics import Diagnostic, Severity, info
-from precc.resolve import Binding
+from precc.resolve.bind import Binding
 from precc.rules.wording import amount
 from precc.syntax.words import Role
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from precc.contract import Entry
 from precc.diagnostics import Diagnostic, Severity, error
-from precc.resolve import Binding
+from precc.resolve.bind import Binding
 from precc.syntax.words import Role
 
 CODE = "P404"

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.diagnostics import Diagnostic, Severity, info
-from precc.resolve import Binding
+from precc.resolve.bind import Binding
 
 CODE = "P508"
 NAME = "backward-default"

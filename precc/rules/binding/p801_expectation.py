@@ -24,7 +24,7 @@ from fractions import Fraction
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic, Severity, error
 from precc.graph.selection import matcher
-from precc.resolve import Binding
+from precc.resolve.bind import Binding
 from precc.rules.matching import leaves
 from precc.rules.wording import amount, folded_names, tensors_of
 from precc.syntax.ast import BitsCondition, Condition, Expect, FractionCondition, IsCondition, SizeCondition

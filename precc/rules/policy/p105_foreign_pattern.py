@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.diagnostics import Diagnostic, Edit, Fix, Severity, warning
-from precc.resolve import Policy
+from precc.resolve.policy import Policy
 from precc.syntax.ast import CombinedSelector, GroupSelector, Name, Selector
 
 CODE = "P105"

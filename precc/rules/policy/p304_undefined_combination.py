@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.diagnostics import Diagnostic, Severity, error
-from precc.resolve import Policy
 from precc.resolve.fill import impossible
+from precc.resolve.policy import Policy
 
 CODE = "P304"
 NAME = "undefined-combination"
