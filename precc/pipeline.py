@@ -8,21 +8,21 @@ Nothing here prints, exits or logs: findings are values, collected at every arro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from precc import rules
 from precc.backend import Artifact, Backend, Unsupported
-from precc.contract import Cause, Contract, Entry
-from precc.diagnostics import Diagnostic, error
+from precc.contract import Contract
+from precc.diagnostics import error
+from precc.front import Findings, ordered, read_policy
 from precc.graph.model import ModelGraph
-from precc.resolve import Binding, Policy, bind, resolve_names
+from precc.records import record
+from precc.resolve.bind import Binding, bind
+from precc.resolve.policy import Policy
 from precc.rules.ignores import Ignores
 from precc.source import SourceFile
-from precc.syntax import parse
-
-Findings: TypeAlias = tuple[Diagnostic, ...]
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,19 @@ class Verification:
     findings: Findings
 
 
-@dataclass(frozen=True)
+NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
+
+
+@record
 class Settings:
     """What the command line says over the policy: `--train` and `--rollout` as `key=value` words.
 
-    `complete` says that all targets of the policy are compiled, so that every check had its say. `recorded` is how
-    a contract names a policy's file, so that it is the same wherever the project lies.
+    `complete` says that all targets of the policy are compiled, so that every check had its say.
     """
 
-    train: Mapping[str, str] = field(default_factory=dict)
-    rollout: Mapping[str, str] = field(default_factory=dict)
+    train: Mapping[str, str] = NOTHING_SAID
+    rollout: Mapping[str, str] = NOTHING_SAID
     complete: bool = False
-    recorded: Callable[[str], str] = str
 
     def apply(self, binding: Binding, targets: tuple[str, ...]) -> Binding:
         """The binding under these layouts, for these targets."""
@@ -63,21 +64,6 @@ class Settings:
         train = contract.train.with_settings(dict(self.train))
         rollout = contract.rollout.with_settings(dict(self.rollout))
         return replace(binding, contract=replace(contract, train=train, rollout=rollout, targets=targets))
-
-    def record(self, contract: Contract) -> Contract:
-        """The contract with its rules' files named as they are recorded."""
-        named: dict[Cause, Cause] = {}
-
-        def name(cause: Cause) -> Cause:
-            if cause not in named:
-                named[cause] = replace(cause, file=self.recorded(cause.file)) if cause.line else cause
-            return named[cause]
-
-        def rename(entry: Entry) -> Entry:
-            clauses = tuple((part, name(cause)) for part, cause in entry.clauses)
-            return replace(entry, cause=name(entry.cause), clauses=clauses, beaten=tuple(map(name, entry.beaten)))
-
-        return replace(contract, entries=tuple(map(rename, contract.entries)))
 
 
 ASSUMED = Settings()
@@ -90,21 +76,11 @@ class Compilation:
     policy: Policy
     binding: Binding | None = None
     emissions: tuple[Emission, ...] = ()
-    findings: tuple[Diagnostic, ...] = field(default=())
+    findings: Findings = ()
 
     @property
     def has_errors(self) -> bool:
         return any(finding.is_error for finding in self.findings)
-
-
-def read_policy(source: SourceFile) -> tuple[Policy, tuple[Diagnostic, ...]]:
-    """Text → policy, with what can be said of it without a model."""
-    file, syntax = parse(source)
-    policy, names = resolve_names(file)
-    findings = (*syntax, *names)
-    if not any(finding.is_error for finding in findings):
-        findings = (*findings, *rules.check_policy(policy))
-    return policy, ordered(findings)
 
 
 def decide_policy(
@@ -121,15 +97,14 @@ def compile_policy(
     decided, kept = _decide(source, model, [backend.name for backend in backends], settings)
     if decided.binding is None:
         return decided
-    binding = replace(decided.binding, contract=settings.record(decided.binding.contract))
-    findings, emissions = decided.findings, []
+    binding, findings, emissions = decided.binding, decided.findings, []
     for backend in backends:
         blocked = any(finding.is_error for finding in findings)
         emission, found = emit_contract(binding.contract, backend, kept, write=not blocked)
         emissions.append(emission)
         findings += found
     unused = kept.unused() if settings.complete else ()
-    return Compilation(decided.policy, binding, tuple(emissions), ordered((*findings, *unused)))
+    return Compilation(decided.policy, binding, tuple(emissions), ordered((*findings, *unused), source.path))
 
 
 def _decide(
@@ -142,17 +117,7 @@ def _decide(
         return Compilation(policy, findings=findings), kept
     binding = settings.apply(bind(policy, model), tuple(targets))
     findings += kept.filter((*rules.check_binding(binding), *rules.check_contract(binding.contract)))
-    return Compilation(policy, binding, findings=ordered(findings)), kept
-
-
-def ordered(findings: Findings) -> Findings:
-    """Findings by file and place; those without a place last."""
-    return tuple(sorted(findings, key=_place))
-
-
-def _place(finding: Diagnostic) -> tuple[str, int, str]:
-    span = finding.span
-    return ("\uffff", 0, finding.code) if span is None else (span.source.path, span.start, finding.code)
+    return Compilation(policy, binding, findings=ordered(findings, source.path)), kept
 
 
 def emit_contract(

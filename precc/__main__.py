@@ -1,0 +1,7 @@
+"""`python -m precc`."""
+
+import sys
+
+from precc.cli import main
+
+sys.exit(main())

@@ -1,0 +1,120 @@
+"""`precc verify`: whether a compiled folder still says what its contract says."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from precc.backend import Unsupported
+from precc.cli.arguments import ArgumentParser
+from precc.cli.errors import UsageError
+from precc.cli.output import CONTRACT, MANIFEST, digest_of, read_manifest
+from precc.cli.subjects import Targets
+from precc.cli.terminal import print_json
+from precc.contract import Contract, load_contract
+from precc.contract.serial import ContractError
+from precc.diagnostics import Diagnostic, error
+from precc.diagnostics.json import to_json
+from precc.pipeline import Verification, read_back
+
+DESCRIPTION = """\
+Check a compiled folder: every file against its manifest, every artifact by its engine's own rules against the
+contract, tensor by tensor."""
+EXAMPLES = """\
+  precc verify out
+  precc verify out --output-format json
+
+JSON: {checked, agree, findings: [as lint]}; tensors are counted once a target."""
+
+CHANGED = "P509"
+
+
+class Report(NamedTuple):
+    """What was compared, by target, and what was found."""
+
+    readings: Mapping[str, Verification]
+    findings: list[Diagnostic]
+
+    @property
+    def checked(self) -> int:
+        return sum(reading.tensors for reading in self.readings.values())
+
+    @property
+    def agree(self) -> int:
+        return sum(reading.agree for reading in self.readings.values())
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The arguments of `verify`."""
+    parser.add_argument("folder", metavar="DIR", help="a folder that `precc compile -o` wrote")
+    parser.add_output_format()
+
+
+def run(options: Namespace) -> int:
+    """This verifies a folder and prints what was found."""
+    if not os.path.isdir(options.folder):
+        raise UsageError(f"there is no folder `{options.folder}`")
+    report = verify(options.folder)
+    if options.output_format == "json":
+        findings = [to_json(finding) for finding in report.findings]
+        print_json({"checked": report.checked, "agree": report.agree, "findings": findings})
+    else:
+        _print(report)
+    return int(bool(report.findings))
+
+
+def verify(folder: str) -> Report:
+    """This compares the files of a folder with its manifest, and its artifacts with its contract."""
+    manifest = read_manifest(folder)
+    findings = list(_changed(folder, manifest))
+    try:
+        contract = load_contract(os.path.join(folder, CONTRACT))
+    except FileNotFoundError:
+        return Report({}, findings)
+    except (ContractError, UnicodeDecodeError, RecursionError) as problem:
+        return Report({}, [*findings, error(CHANGED, str(problem), help="compile the policy again")])
+    if contract.digest != manifest["digest"]:
+        findings.append(error(CHANGED, f"{MANIFEST} and {CONTRACT} have different digests", help="compile again"))
+    readings = {}
+    for name in manifest["targets"]:
+        readings[name] = _read_back(folder, contract, str(name), manifest)
+        findings += readings[name].findings
+    return Report(readings, findings)
+
+
+def _changed(folder: str, manifest: Mapping[str, Any]) -> Iterator[Diagnostic]:
+    """The files that are not what the manifest lists."""
+    for path, digest in manifest["files"].items():
+        try:
+            with open(os.path.join(folder, path), "rb") as file:
+                same = digest_of(file.read()) == digest
+        except FileNotFoundError:
+            yield error(CHANGED, f"{path} is missing", help="compile the policy again")
+        else:
+            if not same:
+                yield error(CHANGED, f"{path} was changed after it was written", help="compile the policy again")
+
+
+def _read_back(folder: str, contract: Contract, target: str, manifest: Mapping[str, Any]) -> Verification:
+    backend = Targets(Namespace(targets=None, target_defaults=None)).load(target)
+    artifacts = {}
+    for path in manifest["files"]:
+        where = os.path.join(folder, path)
+        if path.startswith(f"{target}/") and os.path.isfile(where):
+            with open(where, encoding="utf-8", errors="replace", newline="") as file:
+                artifacts[path] = file.read()
+    try:
+        return read_back(contract, backend, artifacts)
+    except Unsupported as refusal:
+        return Verification(sum(tensor.count for tensor in contract.tensors), 0, refusal.findings)
+
+
+def _print(report: Report) -> None:
+    from precc.diagnostics import text
+
+    print(text.render(report.findings), end="")
+    for name, reading in report.readings.items():
+        print(f"{name}: {reading.agree:,} of {reading.tensors:,} tensors agree")
+    print(text.summary(report.findings))

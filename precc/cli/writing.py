@@ -1,0 +1,21 @@
+"""Files written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+
+
+def write_file(path: str, text: str) -> None:
+    """This replaces a text file; its permissions stay, a link stays a link."""
+    from tempfile import mkstemp
+
+    real = os.path.realpath(path)
+    handle, partial = mkstemp(dir=os.path.dirname(real), prefix=f".{os.path.basename(real)}.")
+    try:
+        with open(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        os.chmod(partial, os.stat(real).st_mode & 0o7777)
+        os.replace(partial, real)
+    except BaseException:
+        os.unlink(partial)
+        raise
