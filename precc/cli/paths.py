@@ -46,12 +46,12 @@ def policy_path(argument: str) -> str:
 def _ready(name: str) -> str:
     from difflib import get_close_matches
 
-    from precc.resolve.names import shipped_policies
+    from precc.resolve.extends import ready_policies, shipped_policies
 
     path = shipped_policies() / f"{name}{SUFFIX}"
     if "\0" not in name and path.is_file():
         return os.path.relpath(path) if path.is_relative_to(os.getcwd()) else str(path)
-    names = sorted(file.stem for file in shipped_policies().glob(f"*{SUFFIX}"))
+    names = ready_policies()
     near = get_close_matches(name, names, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"ready policies: {', '.join(names)}"
     raise UsageError(f"`{name}` is neither a file nor a ready policy", hint)
@@ -61,20 +61,11 @@ def recorded(path: str) -> str:
     """A policy's path as contracts record it: the same wherever the project lies and whoever compiles it."""
     if not os.path.exists(path):
         return path
-    from precc.resolve.names import shipped_policies
+    from pathlib import Path
 
-    real = os.path.realpath(path)
-    folder = os.path.dirname(real)
-    if folder == str(shipped_policies()):
-        return f"policies/{os.path.basename(real)}"
-    return os.path.relpath(real, _project(folder)).replace(os.sep, "/")
+    from precc.resolve.extends import project_folder, shipped_policies
 
-
-def _project(folder: str) -> str:
-    """The nearest folder above with a `.git` or `pyproject.toml`, else the folder itself."""
-    above = folder
-    while not any(os.path.exists(os.path.join(above, mark)) for mark in (".git", "pyproject.toml")):
-        if above == os.path.dirname(above):
-            return folder
-        above = os.path.dirname(above)
-    return above
+    real = Path(path).resolve()
+    if real.parent == shipped_policies():
+        return f"policies/{real.name}"
+    return real.relative_to(project_folder(real.parent)).as_posix()

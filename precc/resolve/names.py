@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from os.path import normpath
-from pathlib import Path
+from os.path import basename, splitext
 
 from precc.diagnostics import Diagnostic, Edit, Fix, Label, error
 from precc.formats.table import FORMATS
 from precc.records import replace
 from precc.resolve.policy import Policy, PolicyRule
-from precc.source import SourceFile, Span
-from precc.syntax import parse, read_source
+from precc.source import Span
+from precc.syntax import parse
 from precc.syntax.ast import (
     BackwardClause,
     Clause,
@@ -37,14 +36,7 @@ Findings = list[Diagnostic]
 def resolve_names(file: File) -> tuple[Policy, tuple[Diagnostic, ...]]:
     """This is the policy of a file, with everything that it extends."""
     findings: Findings = []
-    return _resolve(file, (Path(file.source.path).resolve(),), findings), tuple(findings)
-
-
-def shipped_policies() -> Path:
-    """The folder of the ready policies: in the wheel beside this package's modules, in a checkout at its root."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "policies"
-    return inside if inside.is_dir() else package.parent / "policies"
+    return _resolve(file, (file.source.path,), findings), tuple(findings)
 
 
 class _Scope:
@@ -69,7 +61,7 @@ class _Scope:
                 self.findings.append(_unknown(clause, tuple(self.lets)))
 
 
-def _resolve(file: File, chain: tuple[Path, ...], findings: Findings) -> Policy:
+def _resolve(file: File, chain: tuple[str, ...], findings: Findings) -> Policy:
     """The policy of the file that lies where the chain of extending files ends."""
     scope = _Scope(findings)
     policy = _base(file, chain, findings)
@@ -105,98 +97,25 @@ def _with_statement(policy: Policy, statement: object) -> Policy:
     return policy
 
 
-def _base(file: File, chain: tuple[Path, ...], findings: Findings) -> Policy:
+def _base(file: File, chain: tuple[str, ...], findings: Findings) -> Policy:
     """The policy that a file starts from: the one it extends, marked as inherited, or an empty one."""
-    own = Policy(Path(file.source.path).stem, file.source)
+    own = Policy(splitext(basename(file.source.path))[0], file.source)
     extends = next((s for s in file.statements if isinstance(s, Extends)), None)
     if extends is None:
         return own
-    path = _locate(extends, chain)
-    found = path if isinstance(path, Diagnostic) else _read(extends, path)
+    from precc.resolve.extends import read_extended
+
+    found = read_extended(extends, chain)
     if isinstance(found, Diagnostic):
         findings.append(found)
         return own
-    parsed, problems = parse(found)
+    source, path = found
+    parsed, problems = parse(source)
     findings.extend(problems)
-    assert isinstance(path, Path)
     parent = _resolve(parsed, (*chain, path), findings)
     rules = tuple(replace(rule, inherited=True) for rule in parent.rules)
     default = None if parent.default is None else replace(parent.default, inherited=True)
     return replace(parent, name=own.name, source=own.source, rules=rules, default=default, inherited_default=default)
-
-
-def _read(extends: Extends, path: Path) -> SourceFile | Diagnostic:
-    """The extended file under the name that findings show: `policies/…` for a ready one."""
-    read = read_source(path)
-    if isinstance(read, Diagnostic):
-        return replace(read, span=extends.span, labels=())
-    source = extends.span.source
-    if not _is_path(extends.target):
-        return SourceFile(f"policies/{path.name}", read.text)
-    return SourceFile(
-        _beside(source.path, extends.target), read.text, _beside(source.recorded or source.path, extends.target)
-    )
-
-
-def _beside(path: str, target: str) -> str:
-    return Path(normpath(Path(path).parent / target)).as_posix()
-
-
-def _locate(extends: Extends, chain: tuple[Path, ...]) -> Path | Diagnostic:
-    if _is_path(extends.target):
-        path = _locate_file(extends, chain[-1].parent)
-    else:
-        ready = shipped_policies() / f"{extends.target}.prec"
-        path = ready.resolve() if ready.is_file() else _no_such_policy(extends)
-    if isinstance(path, Path) and path in chain:
-        names = " extends ".join(f'"{link.stem}"' for link in (*chain[chain.index(path) :], path))
-        return error("P015", f"`extends` goes round in a circle: {names}", extends.span)
-    return path
-
-
-def _locate_file(extends: Extends, folder: Path) -> Path | Diagnostic:
-    path = (folder / extends.target).resolve()
-    root = _project(folder)
-    if not path.is_relative_to(root):
-        return error(
-            "P016",
-            f'`extends "{extends.target}"` leads out of the project',
-            extends.span,
-            help=f"a policy extends files below {_shown(root)} only: "
-            "copy the policy there, or extend a ready one by its name",
-        )
-    if not path.is_file():
-        return error("P014", f'there is no file "{extends.target}" beside this one', extends.span)
-    return path
-
-
-def _is_path(target: str) -> bool:
-    return "/" in target or "\\" in target or target.endswith(".prec")
-
-
-def _project(folder: Path) -> Path:
-    """The nearest folder above with a `.git` or `pyproject.toml`, else the folder itself."""
-    for candidate in (folder, *folder.parents):
-        if (candidate / ".git").exists() or (candidate / "pyproject.toml").exists():
-            return candidate
-    return folder
-
-
-def _shown(root: Path) -> str:
-    return f"the folder `{root.name}`" if root.name else "that folder"
-
-
-def _no_such_policy(extends: Extends) -> Diagnostic:
-    names = sorted(path.stem for path in shipped_policies().glob("*.prec"))
-    near = _nearest(extends.target, names)
-    hint = f"did you mean {near}? " if near else ""
-    return error(
-        "P014",
-        f'no ready policy is called "{extends.target}"',
-        extends.span,
-        help=f"{hint}ready policies: {', '.join(names)}; "
-        "a file of your own is named by its relative path, ending in `.prec`",
-    )
 
 
 def _unknown(clause: ReferenceClause, lets: tuple[str, ...]) -> Diagnostic:
@@ -215,8 +134,9 @@ def _unknown(clause: ReferenceClause, lets: tuple[str, ...]) -> Diagnostic:
 def _nearest(word: str, known: list[str]) -> str | None:
     from difflib import get_close_matches
 
-    found = get_close_matches(word, known, n=1, cutoff=0.6)
-    return f"`{found[0]}`" if found else None
+    lower = {name.lower(): name for name in known}
+    found = get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
+    return f"`{lower[found[0]]}`" if found else None
 
 
 _SLOTS: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
