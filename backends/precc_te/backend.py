@@ -1,0 +1,50 @@
+"""The target: what `precc` calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from precc.backend import Artifact, Reading, Unsupported
+from precc.contract import Contract, Entry
+from precc.diagnostics import error
+from precc_te import emission, reading
+from precc_te.modules import Line, modules_of
+from precc_te.names import Names, paths
+from precc_te.precision import Refusal, TePrecision, Unaddressed
+from precc_te.versions import ENGINES, engine_of
+
+
+class TeBackend:
+    """Megatron-Core with TransformerEngine: arguments, per-module recipes, environment."""
+
+    name: str = "te"
+    engines: Mapping[str, tuple[str, ...]] = ENGINES
+    rules: str = "precc_te.rules"
+
+    def names(self, contract: Contract, entry: Entry) -> Mapping[str, str]:
+        """The path of the linear layer that multiplies the tensor, as at one pipeline stage with grouped experts."""
+        module = Names(contract.model).module(entry.tensor)
+        if module is None:
+            return {}
+        layers = range(module.layer or 0, (module.layer or 0) + 1)
+        path, _ = next(paths(module, layers, engine_of(contract.train).megatron.mtp_inner))
+        return {"megatron": path}
+
+    def emit(self, contract: Contract) -> tuple[Artifact, ...]:
+        """This writes `te/`."""
+        return emission.emit(contract)
+
+    def decides(self, contract: Contract) -> tuple[TePrecision | Unaddressed, ...]:
+        """The recipe of the linear layer that multiplies each tensor, or that there is none."""
+        return tuple(_decided(line) for line in modules_of(contract).lines)
+
+    def read_back(self, contract: Contract, artifacts: Mapping[str, str]) -> tuple[Reading, ...]:
+        """This reads `te/` as Megatron and TransformerEngine do."""
+        return reading.read_back(contract, artifacts)
+
+
+def _decided(line: Line) -> TePrecision | Unaddressed:
+    if isinstance(line.precision, Refusal):
+        message = f"{line.entry.tensor.name}: {line.precision.reason}"
+        raise Unsupported(error("P701", message, line.entry.span, help=line.precision.help))
+    return line.precision

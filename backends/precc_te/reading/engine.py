@@ -1,0 +1,172 @@
+"""Which recipe is in force for a linear layer: Megatron's autocast and first match, TransformerEngine's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from precc.backend import Reading, Unsupported
+from precc.contract import Contract
+from precc_te import factories
+from precc_te.emission import ARGUMENTS, ENV_SHELL
+from precc_te.environment import BACKWARD, builtin
+from precc_te.names import Module, Names, paths
+from precc_te.precision import BF16, UNADDRESSED, TePrecision
+from precc_te.precision import Recipe as Mode
+from precc_te.reading.arguments import Arguments, read_arguments
+from precc_te.reading.environment import read_environment
+from precc_te.reading.layout import Ranks, ranks_of
+from precc_te.reading.malformed import malformed, text_of
+from precc_te.reading.numbers import representatives
+from precc_te.reading.recipes import Recipe, RecipeFile, read_recipes
+from precc_te.rules.p504_inherited_recipe import inherits
+from precc_te.stages import SCRIPT, recipe_path, script_stages
+from precc_te.versions import FACTORIES, Engine, engine_of
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A tensor that would not run one way: two of its paths (or two experts, or evaluation) with their precisions."""
+
+    one: str
+    other: str
+
+    def __str__(self) -> str:
+        return f"both {self.one} and {self.other}"
+
+
+def read_back(contract: Contract, artifacts: Mapping[str, str]) -> tuple[Reading, ...]:
+    """This reads `te/` by the engine's own rules: one answer an entry of the contract."""
+    reader = _Reader(contract, artifacts)
+    names = Names(contract.model)
+    return tuple(reader.read(names.module(tensor), tensor.experts) for tensor in contract.tensors)
+
+
+class _Reader:
+    def __init__(self, contract: Contract, artifacts: Mapping[str, str]) -> None:
+        self._ranks = ranks_of(contract)
+        self._engine = engine_of(contract.train)
+        self._inner = self._engine.megatron.mtp_inner
+        self._arguments = read_arguments(text_of(artifacts, ARGUMENTS), self._ranks.layers, self._ranks.pipeline)
+        self._recipes = Recipes(self._engine, self._arguments, read_environment(artifacts))
+        self._files = _recipe_files(artifacts, self._arguments, self._ranks, self._engine)
+        self._known: dict[tuple[Module, range | None], Reading] = {}
+
+    def read(self, module: Module | None, experts: range | None) -> Reading:
+        """What is in force for a linear layer, for these of its experts."""
+        if module is None:
+            return Reading(UNADDRESSED, "Megatron multiplies it outside TransformerEngine, if at all")
+        key = (module, experts)
+        if key not in self._known:
+            self._known[key] = self._unanimous(list(self._answers(module, experts)))
+        return self._known[key]
+
+    @staticmethod
+    def _unanimous(answers: list[Reading]) -> Reading:
+        first = answers[0]
+        other = next((answer for answer in answers if answer.decision != first.decision), None)
+        if other is None:
+            return first
+        divided = Divided(f"{first.decision} ({first.because})", f"{other.decision} ({other.because})")
+        return Reading(divided, f"{first.because}; {other.because}")
+
+    def _answers(self, module: Module, experts: range | None) -> Iterator[Reading]:
+        """One answer for each path that the layer may have on some rank and that patterns can tell apart."""
+        file = self._file(module)
+        locals_ = self._ranks.local_layers(module.layer) if module.layer is not None else range(1)
+        surrounding = self._autocast(module)
+        patterns = [rule.pattern for rule in file.rules]
+        for path in _numbered_paths(module, locals_, self._inner, patterns, self._experts(experts)):
+            yield from self._in_force(file, path, surrounding)
+
+    def _experts(self, experts: range | None) -> tuple[range, ...]:
+        return () if experts is None else self._ranks.local_experts(experts)
+
+    def _file(self, module: Module) -> RecipeFile:
+        if len(self._files) == 1:
+            return self._files[0]
+        return self._files[-1 if module.layer is None else self._ranks.stage(module.layer)]
+
+    def _autocast(self, module: Module) -> TePrecision:
+        """What surrounds a layer: FP8 always surrounds an MTP layer, FP4 never."""
+        if module.layer is None:
+            return BF16 if self._arguments.mode == "nvfp4" else self._recipes.surrounding
+        kept = self._arguments.keeps_bf16(module.layer, self._ranks.layers)
+        return BF16 if kept else self._recipes.surrounding
+
+    def _in_force(self, file: RecipeFile, path: str, surrounding: TePrecision) -> Iterator[Reading]:
+        rule = file.match(path)
+        if rule is None:
+            raise Unsupported(inherits(file.path, path, surrounding))
+        because = f"{file.path}, matcher `{rule.label}` ({rule.pattern})"
+        if surrounding == BF16 and self._arguments.mode != "bf16":
+            because += f", in BF16 by {ARGUMENTS}"
+        for recipe in dict.fromkeys((rule.training, rule.evaluation)):
+            overrides = recipe.over_quantized if surrounding.is_quantized else recipe.over_unquantized
+            yield Reading(self._recipes.precision(recipe, file.path) if overrides else surrounding, because)
+
+
+def _numbered_paths(
+    module: Module, layers: range, inner: str, patterns: list[str], experts: tuple[range, ...]
+) -> Iterator[str]:
+    if len(layers) > 1:
+        layers = representatives(patterns, "decoder.layers.", layers)
+    for head, tail in paths(module, layers, inner):
+        if not tail:
+            yield head
+            continue
+        for numbers in experts:
+            yield from (f"{head}{number}{tail}" for number in representatives(patterns, head, numbers))
+
+
+def _recipe_files(
+    artifacts: Mapping[str, str], arguments: Arguments, ranks: Ranks, engine: Engine
+) -> tuple[RecipeFile, ...]:
+    """The YAML that every rank reads, or one for each pipeline stage where the wrapper picks it."""
+    if arguments.recipe_file is not None:
+        path = f"te/{arguments.recipe_file}"
+        if SCRIPT in artifacts:
+            raise malformed(SCRIPT, f"{ARGUMENTS} names one recipe for all stages as well")
+        return (read_recipes(path, text_of(artifacts, path), engine),)
+    found = script_stages(text_of(artifacts, SCRIPT))
+    if found is None or found[0] != ranks.pipeline:
+        raise malformed(SCRIPT, f"this does not pick the recipes of {ranks.pipeline} pipeline stages")
+    if ranks.layers % ranks.pipeline or ranks.virtual > 1:
+        raise malformed(SCRIPT, "recipes for each stage want layers that divide evenly and no virtual stages")
+    stages = map(recipe_path, range(ranks.pipeline))
+    return tuple(read_recipes(path, text_of(artifacts, path), engine) for path in stages)
+
+
+class Recipes:
+    """What each recipe is in a process with one environment."""
+
+    def __init__(self, engine: Engine, arguments: Arguments, environment: Mapping[str, str]) -> None:
+        self._engine = engine
+        self._environment = environment
+        self.surrounding = self._builtin(arguments.mode, arguments.hybrid)
+
+    def precision(self, recipe: Recipe, path: str) -> TePrecision:
+        """The precision of one recipe of the YAML at `path`."""
+        if recipe.kind == "custom":
+            return self._custom(recipe.factory, path)
+        return self._builtin(recipe.kind, recipe.hybrid)  # type: ignore[arg-type]
+
+    def _builtin(self, kind: Mode, hybrid: bool) -> TePrecision:
+        try:
+            found = builtin(kind, self._environment, self._engine)
+        except ValueError as problem:
+            raise malformed(ENV_SHELL, str(problem)) from None
+        return replace(found, gradient="e5m2") if hybrid else found
+
+    def _custom(self, factory: str, path: str) -> TePrecision:
+        module, _, name = factory.rpartition(".")
+        found = factories.factory_precision(name) if module == factories.MODULE else None
+        if found is None:
+            raise malformed(path, f"there is no recipe factory {factory}")
+        if not self._engine.has(FACTORIES):
+            raise malformed(path, f"TransformerEngine {self._engine.te} has no {FACTORIES}")
+        override = self._environment.get(BACKWARD)
+        if override is not None:
+            found = replace(found, backward=override)  # type: ignore[arg-type]
+        fast = builtin("nvfp4", self._environment, self._engine).fast_math if found.recipe == "nvfp4" else False
+        return replace(found, fast_math=fast)

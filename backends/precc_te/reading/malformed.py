@@ -1,0 +1,20 @@
+"""An artifact that the engine would not accept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from precc.backend import Unsupported
+from precc.diagnostics import error
+
+
+def malformed(path: str, problem: str) -> Unsupported:
+    """This refuses an artifact: a finding P502 that names it."""
+    return Unsupported(error("P502", f"{path}: {problem}", help="compile the policy again; the files are not edited"))
+
+
+def text_of(artifacts: Mapping[str, str], path: str) -> str:
+    """The text of an artifact that must be there."""
+    if path not in artifacts:
+        raise malformed(path, "this artifact is missing")
+    return artifacts[path]

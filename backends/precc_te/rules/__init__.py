@@ -1,0 +1,1 @@
+"""This engine's own checks, one a file; each module's docstring is its page."""
