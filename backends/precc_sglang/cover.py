@@ -1,0 +1,155 @@
+"""The shortest list that takes exactly the given modules out of quantization, in the grammar of a method.
+
+Every candidate is a run of whole path components that touches none of the modules to be kept; the list is a greedy
+set cover. Among runs that reach equally far the longest is taken, so that an entry says as much as it can.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from precc.graph.model import EXPERT
+from precc_sglang.grammar import ABSORBED_TAILS
+from precc_sglang.names import Kind, Module
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """How a list matches: the names that a module is known by, the runs that reach one of them, the spelling."""
+
+    names: Callable[[Module], Sequence[str]]
+    runs: Callable[[Module, str], Iterator[str]]
+    spell: Callable[[str], str]
+
+
+class Inexpressible(Exception):
+    """A module that no entry reaches without reaching one that must stay quantized."""
+
+    def __init__(self, module: Module) -> None:
+        super().__init__(module.prefix)
+        self.module = module
+
+
+def cover(out: Iterable[Module], kept: Iterable[Module], grammar: Grammar) -> list[str]:
+    """This is the list for `out`, in natural order. Raises Inexpressible."""
+    forbidden = {run for module in kept for name in grammar.names(module) for run in grammar.runs(module, name)}
+    reach: dict[str, set[tuple[str, str]]] = {}
+    wanted: dict[tuple[str, str], Module] = {}
+    for module in out:
+        for name in grammar.names(module):
+            wanted[(module.prefix, name)] = module
+            for run in grammar.runs(module, name):
+                if run not in forbidden:
+                    reach.setdefault(run, set()).add((module.prefix, name))
+    chosen = _greedy(reach, set(wanted))
+    missed = next((module for key, module in wanted.items() if not any(key in reach[run] for run in chosen)), None)
+    if missed is not None:
+        raise Inexpressible(missed)
+    return sorted((grammar.spell(run) for run in chosen), key=_natural)
+
+
+def _greedy(reach: dict[str, set[tuple[str, str]]], wanted: set[tuple[str, str]]) -> list[str]:
+    left = set(wanted)
+    heap = [_rank(run, len(names)) for run, names in reach.items()]
+    heapq.heapify(heap)
+    chosen = []
+    while left and heap:
+        rank = heapq.heappop(heap)
+        run = rank[-1]
+        now = len(reach[run] & left)
+        if now == -rank[0]:
+            chosen.append(run)
+            left -= reach[run]
+        elif now:
+            heapq.heappush(heap, _rank(run, now))
+    for run in tuple(chosen):
+        others = set().union(*(reach[other] for other in chosen if other != run))
+        if reach[run] <= others:
+            chosen.remove(run)
+    return chosen
+
+
+def _rank(run: str, count: int) -> tuple[int, int, int, str]:
+    return -count, -run.count("."), -len(run), run
+
+
+def _natural(entry: str) -> list[tuple[bool, int, str]]:
+    return [(word.isdecimal(), int(word) if word.isdecimal() else 0, word) for word in re.split(r"(\d+)", entry)]
+
+
+# --- the three grammars ------------------------------------------------------------------------------
+
+
+def _shards(module: Module) -> Sequence[str]:
+    """The unfused names, which a list is matched on; of a draft's latent attention the fused one too.
+
+    The draft class never declares what it fuses: whether the config knows depends on the process it is built in.
+    """
+    if module.draft and len(module.shards) > 1 and any(shard.endswith(ABSORBED_TAILS) for shard in module.shards):
+        return (*module.shards, module.prefix)
+    return module.shards
+
+
+def _dotted_runs(module: Module, name: str) -> Iterator[str]:
+    """Every run of components, the leading `model` left aside: the FP8 configs match with and without it."""
+    parts = name.removeprefix("model.").split(".")
+    for start in range(len(parts)):
+        for stop in range(start + 1, len(parts) + 1):
+            run = parts[start:stop]
+            if not run[0].isdecimal() and EXPERT not in run:
+                yield ".".join(run)
+
+
+def _spell_dotted(run: str) -> str:
+    return f"model.{run}" if run.split(".")[0] in ("layers", "decoder") else run
+
+
+DOTTED = Grammar(_shards, _dotted_runs, _spell_dotted)
+"""`modules_to_not_convert` of FP8 and MXFP8: no globs."""
+
+
+def _modelopt_runs(module: Module, name: str) -> Iterator[str]:
+    """Runs for a linear layer; for an expert layer its whole prefix or one component; globs for either.
+
+    A run that ends in a latent-attention projection is named by that projection alone, which is how far it reaches.
+    """
+    parts = name.split(".")
+    if module.kind is Kind.EXPERTS:
+        yield name
+        yield from (part for part in parts if not part.isdecimal())
+    else:
+        for run in _dotted_runs(module, name):
+            yield run.rpartition(".")[2] if run.endswith(ABSORBED_TAILS) else run
+    numbers = [at for at, part in enumerate(parts) if part.isdecimal()]
+    if numbers and numbers[0] + 1 < len(parts):
+        yield ".".join((*parts[: numbers[0] + 1], "*"))
+        if name.endswith(ABSORBED_TAILS):
+            yield f"{module.prefix[:-1]}*"
+
+
+def _spell_modelopt(run: str) -> str:
+    if run.endswith(ABSORBED_TAILS):
+        return f"self_attn.{run}"
+    return _spell_dotted(run) if "." in run else run
+
+
+MODELOPT = Grammar(lambda module: module.shards, _modelopt_runs, _spell_modelopt)
+"""`ignore` of ModelOpt: globs, whole names, single components."""
+
+
+def _known_names(module: Module) -> Sequence[str]:
+    """Every name that a reader of the format may ask with: unfused, fused, and an expert's projections."""
+    if module.kind is Kind.EXPERTS:
+        return [f"{module.prefix}.{EXPERT}.{part}_proj" for part in ("gate", "up", "down")]
+    return list(dict.fromkeys((*module.shards, module.prefix)))
+
+
+def _spell_regex(run: str) -> str:
+    return rf"re:(?:.*\.)?{re.escape(run)}(?:\..*)?$"
+
+
+REGEX = Grammar(_known_names, _dotted_runs, _spell_regex)
+"""`ignore` of compressed-tensors, by regular expressions: runs of components again, whatever was fused."""

@@ -1,0 +1,112 @@
+"""The quantization methods that SGLang has for a module, as a table, and which decision means which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from precc.formats import Decision, FourOverSix
+from precc_sglang.versions import BLACKWELL
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One way in which SGLang holds and multiplies the weights of a module.
+
+    `stored` are the parameters of the module's checkpoint tensors with their safetensors dtypes. `algo` is its name
+    in a `modelopt_mixed` map, where it has one. `linear`, `experts` and `head` say which kinds of module run it;
+    `capability` is the least compute capability whose kernels multiply as the family says.
+    """
+
+    name: str
+    title: str
+    stored: tuple[str, ...]
+    algo: str | None = None
+    linear: bool = True
+    experts: bool = True
+    head: bool = False
+    capability: int = 80
+    group: int | None = None
+
+    def __str__(self) -> str:
+        return self.title
+
+
+UNQUANTIZED = Family("unquantized", "unquantized", (), head=True)
+MXFP8 = Family("mxfp8", "MXFP8", ("weight F8_E4M3", "weight_scale_inv U8"), algo="MXFP8", capability=BLACKWELL)
+FP8_BLOCK = Family("fp8_block", "FP8 in 128×128 blocks", ("weight F8_E4M3", "weight_scale_inv F32"), algo="FP8_PB_WO")
+FP8_TENSOR = Family(
+    "fp8_tensor",
+    "FP8 with static per-tensor scales",
+    ("weight F8_E4M3", "weight_scale F32", "input_scale F32"),
+    algo="FP8",
+    capability=89,
+)
+FP8_CHANNEL = Family(
+    "fp8_channel",
+    "FP8 with per-channel weight and per-token input scales",
+    ("weight F8_E4M3", "weight_scale F32"),
+    capability=89,
+)
+_NVFP4_WEIGHT = ("weight U8", "weight_scale F8_E4M3", "weight_scale_2 F32")
+NVFP4_TOKEN = Family(
+    "nvfp4_token",
+    "NVFP4 with per-token inputs",
+    _NVFP4_WEIGHT,
+    algo="NVFP4",
+    linear=False,
+    capability=BLACKWELL,
+)
+NVFP4_STATIC = Family(
+    "nvfp4_static",
+    "NVFP4 with static input scales",
+    (*_NVFP4_WEIGHT, "input_scale F32"),
+    algo="NVFP4",
+    linear=False,
+    capability=BLACKWELL,
+)
+NVFP4_WEIGHTS = Family("nvfp4_weights", "weight-only NVFP4", _NVFP4_WEIGHT, algo="W4A16_NVFP4", head=True)
+INT4 = Family("int4", "weight-only INT4", ("weight_packed I32", "weight_scale BF16", "weight_shape I64"))
+
+INT4_GROUPS = (32, 128)
+"""The group sizes that both the dense and the expert kernels of pack-quantized INT4 take."""
+
+MIXABLE = frozenset({MXFP8, FP8_BLOCK, FP8_TENSOR, NVFP4_TOKEN, NVFP4_STATIC, NVFP4_WEIGHTS})
+"""The families that `modelopt_mixed` can put side by side."""
+
+# weight format, its scope, input format, its scope, whether the input scale is stored
+_BY_DECISION: dict[tuple[str, str | None, str, str | None, bool], Family] = {
+    ("mxfp8", None, "mxfp8", None, False): MXFP8,
+    ("fp8_block", None, "fp8_block", None, False): FP8_BLOCK,
+    ("fp8", "per_tensor", "fp8", "per_tensor", True): FP8_TENSOR,
+    ("fp8", "per_channel", "fp8", "per_token", False): FP8_CHANNEL,
+    ("nvfp4", "per_tensor", "nvfp4", "per_token", False): NVFP4_TOKEN,
+    ("nvfp4", "per_tensor", "nvfp4", "per_tensor", True): NVFP4_STATIC,
+    ("nvfp4", "per_tensor", "bf16", None, False): NVFP4_WEIGHTS,
+    ("int4", None, "bf16", None, False): INT4,
+}
+
+
+def family_of(decision: Decision) -> Family | None:
+    """This is the method that serves a decision; None where SGLang has none for it."""
+    if not decision.is_quantized:
+        return UNQUANTIZED
+    weight, operand = decision.weight, decision.input
+    if operand is None:
+        return None
+    found = _BY_DECISION.get((weight.format, weight.scope, operand.format, operand.scope, operand.static))
+    if found is INT4:
+        group = weight.block[1] if weight.block else 0
+        return replace(INT4, group=group) if group in INT4_GROUPS else None
+    if found is FP8_BLOCK and weight.scale != operand.scale:
+        return None
+    return found
+
+
+def is_w4a4(family: Family | None) -> bool:
+    """Whether both operands are NVFP4."""
+    return family in (NVFP4_TOKEN, NVFP4_STATIC)
+
+
+def adaptive_words(adaptive: FourOverSix | None) -> str:
+    """Four-over-six in words, as `Served.activation` has it."""
+    return f"four_over_six {adaptive.error} max {adaptive.maximum}" if adaptive else ""

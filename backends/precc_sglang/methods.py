@@ -1,0 +1,103 @@
+"""Which quantization method of SGLang a contract needs: one choice for the process, by the families that occur."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from precc.contract import Contract, Entry
+from precc_sglang.families import (
+    FP8_BLOCK,
+    FP8_CHANNEL,
+    FP8_TENSOR,
+    INT4,
+    MIXABLE,
+    MXFP8,
+    NVFP4_STATIC,
+    NVFP4_TOKEN,
+    NVFP4_WEIGHTS,
+    UNQUANTIZED,
+    Family,
+    family_of,
+)
+from precc_sglang.names import Kind, ModelClass, Module, class_of, module_of
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One quantization method: what `--quantization` calls it, and the method and algorithm of the config."""
+
+    argument: str
+    quant_method: str
+    quant_algo: str | None = None
+
+
+NONE = Method("", "")
+MIXED = Method("modelopt_mixed", "modelopt_mixed", "MIXED_PRECISION")
+"""Named outright: detection takes a mix without NVFP4 for `w4afp8`."""
+
+ALONE: dict[str, Method] = {
+    MXFP8.name: Method("mxfp8", "mxfp8"),
+    FP8_BLOCK.name: Method("fp8", "fp8"),
+    FP8_TENSOR.name: Method("modelopt_fp8", "modelopt", "FP8"),
+    FP8_CHANNEL.name: Method("compressed-tensors", "compressed-tensors"),
+    NVFP4_TOKEN.name: Method("modelopt_fp4", "modelopt", "NVFP4"),
+    NVFP4_STATIC.name: Method("modelopt_fp4", "modelopt", "NVFP4"),
+    NVFP4_WEIGHTS.name: Method("modelopt_fp4", "modelopt", "W4A16_NVFP4"),
+    INT4.name: Method("compressed-tensors", "compressed-tensors"),
+}
+"""The method when one family stands beside unquantized tensors only."""
+
+
+def choose(families: frozenset[Family]) -> Method | None:
+    """This is the method for the quantized families of a contract; None where no method serves them together."""
+    if not families:
+        return NONE
+    if len(families) == 1:
+        return ALONE[next(iter(families)).name]
+    return MIXED if families <= MIXABLE else None
+
+
+def quantized_families(entries: Iterable[Entry]) -> frozenset[Family]:
+    """The families that occur, unquantized tensors and decisions without a family left aside."""
+    found = {family_of(decision) for decision in {entry.decision for entry in entries}}
+    return frozenset(family for family in found if family is not None and family is not UNQUANTIZED)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A contract as SGLang will build it: the method, the model class, and each module with its entries."""
+
+    method: Method
+    built: ModelClass
+    modules: dict[Module, list[Entry]]
+
+    def families(self) -> Iterator[tuple[Module, Family]]:
+        """Each module with the family of its first entry (rules make sure that the others agree)."""
+        for module, entries in self.modules.items():
+            yield module, family_of(entries[0].decision) or UNQUANTIZED
+
+    def entries(self, *kinds: Kind) -> Iterator[tuple[Module, Entry, Family | None]]:
+        """The GEMM weights in modules of some kinds (of all, without), each with its module and family."""
+        for module, entries in self.modules.items():
+            if not kinds or module.kind in kinds:
+                yield from ((module, entry, family_of(entry.decision)) for entry in entries)
+
+
+@lru_cache(maxsize=1)
+def choice_of(contract: Contract) -> Choice | None:
+    """How SGLang builds a contract's model; None for an unknown architecture.
+
+    A set of families without a method is taken for a mix, which a rule refuses.
+    """
+    method = choose(quantized_families(contract.entries)) or MIXED
+    built = class_of(contract.model, method.argument)
+    if built is None:
+        return None
+    modules: dict[Module, list[Entry]] = {}
+    for entry in contract.entries:
+        module = module_of(entry.tensor, built)
+        if module is not None:
+            modules.setdefault(module, []).append(entry)
+    return Choice(method, built, modules)

@@ -1,0 +1,333 @@
+"""SGLang's config classes, as far as they choose a method for a module: one class each, from the same JSON.
+
+Every answer is the method's name and the entry of the file that said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from precc_sglang.families import (
+    FP8_BLOCK,
+    FP8_CHANNEL,
+    FP8_TENSOR,
+    INT4,
+    MXFP8,
+    NVFP4_STATIC,
+    NVFP4_WEIGHTS,
+    UNQUANTIZED,
+)
+from precc_sglang.grammar import algorithm, algorithm_key, excluded, ignored, skipped, target_of
+from precc_sglang.names import Kind, Module, Packed
+from precc_sglang.reading.routing import Route
+from precc_sglang.refusal import unreadable
+
+
+class Answer(NamedTuple):
+    """The method that a config gives a module, and why."""
+
+    method: str
+    because: str
+
+
+class Config(Protocol):
+    """One config class: it answers for modules that ask."""
+
+    @property
+    def cache_algo(self) -> str | None:
+        """The KV cache's algorithm, where the config names one."""
+
+    def method_of(self, module: Module) -> Answer:
+        """The method of a module, with the entry that decides. Raises Disagreement, `re.error`."""
+
+
+@dataclass(frozen=True)
+class Unquantized:
+    """No quantization config at all."""
+
+    path: str
+    cache_algo: str | None = None
+
+    def method_of(self, module: Module) -> Answer:
+        return Answer(UNQUANTIZED.name, f"{self.path} holds no config")
+
+
+@dataclass(frozen=True)
+class Fp8:
+    """`fp8` and `mxfp8`: everything that is not listed; an LM head never."""
+
+    method: str
+    key: str
+    entries: tuple[str, ...]
+    packed: Packed
+    path: str
+    cache_algo: str | None
+    pow2: bool
+
+    def method_of(self, module: Module) -> Answer:
+        if module.kind is Kind.HEAD:
+            return Answer(UNQUANTIZED.name, "this method never quantizes an LM head")
+        entry = skipped(module.prefix, self.entries, self.packed)
+        if entry is None:
+            return Answer(self.method, f"{self.path}, whose {self.key} does not list {module.prefix}")
+        return Answer(UNQUANTIZED.name, f"{self.path}, {self.key} {entry!r}")
+
+
+@dataclass(frozen=True)
+class ModelOpt:
+    """`modelopt_fp8` and `modelopt_fp4`: everything that is not excluded, an LM head too."""
+
+    method: str
+    entries: tuple[str, ...]
+    packed: Packed
+    path: str
+    cache_algo: str | None
+
+    def method_of(self, module: Module) -> Answer:
+        entry = None
+        if module.kind is not Kind.EXPERTS:
+            entry = skipped(module.prefix, self.entries, self.packed)
+        entry = entry if entry is not None else excluded(module.prefix, self.entries)
+        if entry is None:
+            return Answer(self.method, f"{self.path}, whose ignore does not list {module.prefix}")
+        return Answer(UNQUANTIZED.name, f"{self.path}, ignore {entry!r}")
+
+
+_ALGORITHMS = {
+    "MXFP8": MXFP8.name,
+    "FP8": FP8_TENSOR.name,
+    "FP8_PB_WO": FP8_BLOCK.name,
+    "FP8_BLOCK_SCALES": FP8_BLOCK.name,
+    "NVFP4": NVFP4_STATIC.name,
+    "W4A16_NVFP4": NVFP4_WEIGHTS.name,
+}
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """`modelopt_mixed`: a literal map of modules; what it does not know, or knows under an unknown word, is BF16."""
+
+    layers: Mapping[str, Mapping[str, Any]]
+    entries: tuple[str, ...]
+    packed: Packed
+    path: str
+    cache_algo: str | None
+
+    def method_of(self, module: Module) -> Answer:
+        key = algorithm_key(module.prefix, self.layers, self.packed)
+        entry = None
+        if module.kind is not Kind.EXPERTS:
+            entry = skipped(module.prefix, self.entries, self.packed)
+        entry = entry if entry is not None else excluded(module.prefix, self.entries)
+        if entry is not None:
+            return Answer(UNQUANTIZED.name, f"{self.path}, ignore {entry!r}")
+        if key is None:
+            return Answer(UNQUANTIZED.name, f"{self.path}, whose quantized_layers has no {module.prefix}")
+        algo = algorithm(self.layers[key])
+        return Answer(_ALGORITHMS.get(algo, UNQUANTIZED.name), f"{self.path}, quantized_layers {key!r} {algo}")
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """`compressed-tensors`: targets by name or class, minus what is ignored; an LM head only if a target names it."""
+
+    targets: Mapping[str, str]
+    entries: tuple[str, ...]
+    packed: Packed
+    path: str
+    cache_algo: str | None
+
+    def method_of(self, module: Module) -> Answer:
+        if module.kind is Kind.HEAD:
+            return Answer(UNQUANTIZED.name, "no target names the LM head")
+        if module.kind is Kind.EXPERTS:
+            names = [f"{module.prefix}.0.{part}_proj" for part in ("gate", "up", "down")]
+            answers = [self._one(name, "FusedMoE") for name in names]
+            if len({answer.method for answer in answers}) > 1:
+                raise unreadable(f"the projections of {module.prefix} have different schemes in {self.path}")
+            return answers[0]
+        return self._one(module.prefix, "Linear")
+
+    def _one(self, name: str, kind: str) -> Answer:
+        entry = ignored(name, self.entries, self.packed)
+        if entry is not None:
+            return Answer(UNQUANTIZED.name, f"{self.path}, ignore {entry!r}")
+        targets = self._targets(kind)
+        target = target_of(name, kind, list(targets), self.packed)
+        if target is None:
+            raise unreadable(f"no target of {self.path} covers {name}, and nothing ignores it")
+        return Answer(targets[target], f"{self.path}, target {target!r}")
+
+    def _targets(self, kind: str) -> Mapping[str, str]:
+        if kind == "FusedMoE" and "Linear" in self.targets and "FusedMoE" not in self.targets:
+            return {**self.targets, "FusedMoE": self.targets["Linear"]}
+        return self.targets
+
+
+@dataclass(frozen=True)
+class Int4Fp8:
+    """`w4afp8`: INT4 experts and block-FP8 layers; it reads no list at all."""
+
+    path: str
+    cache_algo: str | None = None
+
+    def method_of(self, module: Module) -> Answer:
+        methods = {Kind.EXPERTS: "int4 with fp8 inputs", Kind.LINEAR: FP8_BLOCK.name}
+        return Answer(methods.get(module.kind, UNQUANTIZED.name), f"{self.path}, which SGLang takes for w4afp8")
+
+
+@dataclass(frozen=True)
+class Online:
+    """A method without a config: it quantizes a high-precision checkpoint while loading it."""
+
+    method: str
+    path: str
+    cache_algo: str | None = None
+
+    def method_of(self, module: Module) -> Answer:
+        return Answer(self.method, f"{self.path}: a checkpoint without a config is quantized while loading")
+
+
+# --- reading them from JSON --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What a model class adds to a config: what it fuses, `SGLANG_FP8_IGNORED_LAYERS`, and the one substring that a
+    draft class replaces in the names."""
+
+    packed: Packed
+    fp8_ignored: Sequence[str] = ()
+    rename: tuple[str, str] | None = None
+
+    def name(self, word: str) -> str:
+        """A name of the config as the class has it."""
+        return word.replace(*self.rename, 1) if self.rename else word
+
+    def names(self, words: Iterable[str]) -> tuple[str, ...]:
+        """The names of a list."""
+        return tuple(map(self.name, words))
+
+
+def config_of(found: Route, reader: Reader) -> Config:
+    """This builds the config class that a route leads to. Raises Unsupported for one that is not modelled."""
+    if found.method == "":
+        return Unquantized(found.path)
+    if found.method.endswith(" online"):
+        return Online(found.method, found.path)
+    build = _BUILDERS.get(found.method)
+    if build is None:
+        raise unreadable(f"{found.path} declares the method {found.method}, which precc does not read")
+    return build(found, reader)
+
+
+def _fp8(found: Route, reader: Reader) -> Config:
+    config, mx = found.config, found.method == "mxfp8"
+    if "activation_scheme" not in config:
+        raise unreadable(f"{found.path} lacks `activation_scheme`, without which SGLang does not start")
+    key = "ignored_layers" if "ignored_layers" in config else "modules_to_not_convert"
+    bare = [entry.removeprefix("model.") for entry in _strings(config.get(key), found, key)]
+    entries = [name for entry in bare for name in (entry, f"model.{entry}")]
+    block, static = config.get("weight_block_size"), config["activation_scheme"] != "dynamic"
+    method = MXFP8.name if mx else FP8_BLOCK.name if block == [128, 128] and not static else f"fp8 {block}"
+    pow2 = config.get("scale_fmt") == "ue8m0"
+    algo = config.get("kv_cache_quant_algo")
+    names = reader.names((*entries, *reader.fp8_ignored))
+    return Fp8(method, key, names, reader.packed, found.path, algo, pow2)
+
+
+def _modelopt(found: Route, reader: Reader) -> Config:
+    config = found.config
+    algo = str(config.get("quant_algo"))
+    if algo not in _MODELOPT_ALGORITHMS:
+        raise unreadable(f"{found.path} has quant_algo {algo}, which {found.method} does not know")
+    listed: object = next(
+        (config[key] for key in ("ignore", "modules_to_not_convert", "exclude_modules") if key in config), []
+    )
+    if listed is None and algo != "FP8":
+        raise unreadable(f"`ignore` of {found.path} is null, with which SGLang does not start")
+    entries = reader.names(_strings(listed, found, "ignore"))
+    return ModelOpt(_MODELOPT_ALGORITHMS[algo], entries, reader.packed, found.path, _cache(config))
+
+
+_MODELOPT_ALGORITHMS = {
+    "FP8": FP8_TENSOR.name,
+    "NVFP4": NVFP4_STATIC.name,
+    "W4A16_NVFP4": NVFP4_WEIGHTS.name,
+}
+
+
+def _mixed(found: Route, reader: Reader) -> Config:
+    config = found.config
+    layers = config.get("quantized_layers")
+    if not isinstance(layers, dict) or not layers or not all(isinstance(facts, dict) for facts in layers.values()):
+        raise unreadable(f"{found.path} needs a non-empty `quantized_layers` map")
+    sizes = {facts.get("group_size", 128) for facts in layers.values() if algorithm(facts) in _BLOCK_ALGORITHMS}
+    if sizes - {128}:
+        raise unreadable(f"{found.path} has block-FP8 layers of group_size {sorted(sizes)}; only 128 is modelled")
+    listed = config.get("ignore", config.get("exclude_modules"))
+    entries = reader.names(_strings(listed, found, "ignore"))
+    named = {reader.name(key): facts for key, facts in layers.items()}
+    return Mixed(named, entries, reader.packed, found.path, _cache(config))
+
+
+_BLOCK_ALGORITHMS = ("FP8_PB_WO", "FP8_BLOCK_SCALES")
+
+
+def _compressed(found: Route, reader: Reader) -> Config:
+    config, targets = found.config, {}
+    for group in dict(config.get("config_groups") or {}).values():
+        scheme = _scheme(group, str(group.get("format") or config.get("format")))
+        targets.update(dict.fromkeys(reader.names(_strings(group.get("targets"), found, "targets")), scheme))
+    algo = "FP8" if _is_fp8_scheme(config.get("kv_cache_scheme")) else None
+    entries = reader.names(_strings(config.get("ignore"), found, "ignore"))
+    return Compressed(targets, entries, reader.packed, found.path, algo)
+
+
+def _scheme(group: Mapping[str, Any], form: str) -> str:
+    weights, inputs = group.get("weights") or {}, group.get("input_activations") or {}
+    kind = (form, weights.get("type"), weights.get("num_bits"), weights.get("strategy"))
+    if kind == ("pack-quantized", "int", 4, "group") and not inputs and weights.get("symmetric"):
+        return f"{INT4.name} group {weights.get('group_size')}"
+    token = inputs.get("strategy") == "token" and inputs.get("dynamic") and inputs.get("num_bits") == 8
+    if kind == ("float-quantized", "float", 8, "channel") and token:
+        return FP8_CHANNEL.name
+    return f"compressed-tensors {kind} inputs {dict(inputs)}"
+
+
+def _int4_fp8(found: Route, reader: Reader) -> Config:
+    return Int4Fp8(found.path)
+
+
+_BUILDERS = {
+    "fp8": _fp8,
+    "mxfp8": _fp8,
+    "modelopt_fp8": _modelopt,
+    "modelopt_fp4": _modelopt,
+    "modelopt_mixed": _mixed,
+    "compressed-tensors": _compressed,
+    "w4afp8": _int4_fp8,
+}
+
+
+def _strings(listed: object, found: Route, key: str) -> tuple[str, ...]:
+    if listed is None:
+        return ()
+    if not isinstance(listed, list) or not all(isinstance(entry, str) for entry in listed):
+        raise unreadable(f"`{key}` of {found.path} is no list of names")
+    return tuple(listed)
+
+
+def _cache(config: Mapping[str, Any]) -> str | None:
+    scheme = config.get("kv_cache_scheme")
+    if isinstance(scheme, str):
+        return "FP8" if scheme.strip().upper() in ("FP8", "FLOAT8") else None
+    if isinstance(scheme, dict):
+        return "FP8" if _is_fp8_scheme(scheme) else None
+    return config.get("kv_cache_quant_algo")
+
+
+def _is_fp8_scheme(scheme: object) -> bool:
+    return isinstance(scheme, dict) and scheme.get("type") == "float" and scheme.get("num_bits") == 8

@@ -1,0 +1,249 @@
+"""Artifacts → what the server would run each tensor as, by the engine's own rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from precc.backend import Reading, Unsupported
+from precc.contract import Contract
+from precc.diagnostics import error
+from precc.graph.model import EXPERT, ModelGraph, Tensor
+from precc.syntax.words import Role
+from precc_sglang import environment as env
+from precc_sglang.families import (
+    FP8_BLOCK,
+    FP8_CHANNEL,
+    FP8_TENSOR,
+    INT4,
+    MXFP8,
+    NVFP4_STATIC,
+    NVFP4_TOKEN,
+    NVFP4_WEIGHTS,
+    UNQUANTIZED,
+)
+from precc_sglang.grammar import Disagreement
+from precc_sglang.names import Kind, ModelClass, Module, class_of, module_of
+from precc_sglang.reading.configs import Answer, Config, Fp8, Reader, Unquantized, config_of
+from precc_sglang.reading.files import (
+    CONFIG_PATH,
+    ENVIRONMENT_PATH,
+    LEGACY_PATH,
+    SERVER_PATH,
+    Files,
+    open_files,
+)
+from precc_sglang.reading.routing import Route, route
+from precc_sglang.refusal import unreadable
+from precc_sglang.served import CACHED_PARTS, EXACT, SCALING, Served
+from precc_sglang.server import TRTLLM
+from precc_sglang.versions import is_blackwell
+
+STORED = {
+    family.name: family.stored
+    for family in (MXFP8, FP8_BLOCK, FP8_TENSOR, FP8_CHANNEL, NVFP4_TOKEN, NVFP4_STATIC, NVFP4_WEIGHTS, INT4)
+}
+
+_SEPARATE_SHARED = frozenset({*TRTLLM, "flashinfer_cutedsl", "experimental_sgl_trtllm"})
+"""The expert backends that keep shared experts apart by themselves."""
+
+_FOLDED_EXPERTS = 256
+"""The number of routed experts for which a class that counts them folds the shared one in."""
+
+
+def read_back(contract: Contract, artifacts: Mapping[str, str]) -> Sequence[Reading]:
+    """This reads artifacts as the server of a model would: one answer an entry, in order. Raises Unsupported."""
+    server = Server(open_files(artifacts), contract)
+    return [server.reading(tensor) for tensor in contract.tensors]
+
+
+@dataclass
+class Server:
+    """One server, started with some files for one model. Of the contract only its model and layout are used."""
+
+    files: Files
+    contract: Contract
+
+    def __post_init__(self) -> None:
+        self.answers: dict[Module, Answer] = {}
+        _agree(self.files)
+
+    @property
+    def model(self) -> ModelGraph:
+        return self.contract.model
+
+    @cached_property
+    def route(self) -> Route:
+        return route(self.files)
+
+    @cached_property
+    def built(self) -> ModelClass:
+        found = class_of(self.model, self.route.method.removesuffix(" online"))
+        if found is None:
+            raise unreadable(f"SGLang's class for {self.model.architecture} is not modelled")
+        return found
+
+    @cached_property
+    def config(self) -> Config:
+        return config_of(self.route, Reader(self.built.packed, self._fp8_ignored))
+
+    @cached_property
+    def _draft_config(self) -> Config:
+        """The same config as the draft class reads it: with its own renaming, or dropped."""
+        if self.built.drops_nvfp4_draft and self.route.method == "modelopt_fp4":
+            return Unquantized(f"the draft class drops a ModelOpt FP4 config; {self.route.path}")
+        return config_of(self.route, Reader(self.built.packed, self._fp8_ignored, self.built.draft_mapper))
+
+    @cached_property
+    def _fp8_ignored(self) -> list[str]:
+        words = self.files.variables.get(env.FP8_IGNORED, "").split(",")
+        return [word.strip() for word in words if word.strip()]
+
+    # --- one tensor ---------------------------------------------------------------------------------
+
+    def reading(self, tensor: Tensor) -> Reading:
+        """What one tensor is served as, and the line that says so."""
+        module = module_of(tensor, self.built)
+        if module is None:
+            return Reading(Served(UNQUANTIZED.name), "no GEMM operand: no quantization method applies")
+        module = self._folded(tensor, module)
+        if module not in self.answers:
+            self.answers[module] = self._answer(module, tensor)
+        answer = self.answers[module]
+        cache, said = self._cache if tensor.part in CACHED_PARTS else ("", "")
+        because = answer.because + (f"; the KV cache in {said}" if said else "")
+        return Reading(self._served(answer.method, module, cache), because)
+
+    def _answer(self, module: Module, tensor: Tensor) -> Answer:
+        if module.kind is Kind.NEVER:
+            return Answer(UNQUANTIZED.name, f"{module.prefix} is built without a quantization config")
+        answer = self._from_config(module, tensor)
+        if answer.method == MXFP8.name and self.files.truthy(env.MXFP8_TO_BLOCKS):
+            return Answer(FP8_BLOCK.name, f"{ENVIRONMENT_PATH}, {env.MXFP8_TO_BLOCKS}")
+        if module.last == "q_b_proj" and self.files.truthy(env.FP8_QUERIES):
+            return Answer(FP8_BLOCK.name, f"{ENVIRONMENT_PATH}, {env.FP8_QUERIES}")
+        return answer
+
+    def _from_config(self, module: Module, tensor: Tensor) -> Answer:
+        # The LM head of a draft model is built before its class drops the config.
+        dropped = module.draft and module.kind is not Kind.HEAD
+        config = self._draft_config if dropped else self.config
+        try:
+            answers = [config.method_of(one) for one in self._every_expert(module, tensor, config)]
+        except Disagreement as problem:
+            raise Unsupported(
+                error("P201", f"SGLang refuses to start: {problem}", help="give all members one decision")
+            ) from None
+        except re.error as problem:
+            raise unreadable(f"an entry of {self.route.path} is no pattern: {problem}") from None
+        apart = next((answer for answer in answers if answer.method != answers[0].method), None)
+        return Answer(f"{answers[0].method} and {apart.method}", apart.because) if apart else answers[0]
+
+    def _every_expert(self, module: Module, tensor: Tensor, config: Config) -> list[Module]:
+        """A module that is built once an expert: one of them stands for all unless the config numbers experts."""
+        if EXPERT not in module.prefix or tensor.experts is None:
+            return [module]
+        words = [*getattr(config, "entries", ()), *getattr(config, "layers", ())]
+        numbered = any(re.search(r"experts\.\d", word) for word in words)
+        chosen = tensor.experts if numbered else tensor.experts[:1]
+        return [_of_expert(module, expert) for expert in chosen]
+
+    def _folded(self, tensor: Tensor, module: Module) -> Module:
+        """A shared expert that the class folds into the expert layer takes that layer's method."""
+        if tensor.role is not Role.SHARED_EXPERTS or not self._folds_shared:
+            return module
+        parent = module.prefix.split(".shared_expert")[0]
+        return Module(f"{parent}.experts", Kind.EXPERTS, (f"{parent}.experts",), module.draft)
+
+    @cached_property
+    def _folds_shared(self) -> bool:
+        arguments, how = self.files.arguments, self.built.folds_shared
+        alone = arguments.get("disable_shared_experts_fusion") or int(arguments.get("ep_size") or 1) > 1
+        if not how or alone or arguments.get("moe_runner_backend") in _SEPARATE_SHARED:
+            return False
+        entries = getattr(self.config, "entries", ())
+        if how == "count":
+            if self.model.expert_count != _FOLDED_EXPERTS or self.model.config.get("n_shared_experts") != 1:
+                return False
+            vetoed = any("shared_expert" in entry and "shared_expert_gate" not in entry for entry in entries)
+            return not (self.route.method == "modelopt_fp4" and vetoed)
+        return True
+
+    # --- how inputs are scaled, and the KV cache ----------------------------------------------------
+
+    def _served(self, method: str, module: Module, cache: str) -> Served:
+        name = method.split(" group ")[0]
+        if name == NVFP4_STATIC.name and module.kind is Kind.EXPERTS and self.files.truthy(env.PER_TOKEN):
+            name = method = NVFP4_TOKEN.name
+        return Served(method, STORED.get(name, ()), self._inputs(name, module), cache)
+
+    def _inputs(self, name: str, module: Module) -> str:
+        if name == FP8_BLOCK.name:
+            return self._block_scales(module)
+        words = SCALING.get(name, "")
+        runner = self.files.arguments.get("moe_runner_backend", "auto")
+        if name in (NVFP4_TOKEN.name, NVFP4_STATIC.name):
+            if not all(self.files.on(variable) for variable in env.EXACT_MATH):
+                words = words.replace(EXACT, "fast math")
+            if module.kind is Kind.EXPERTS and runner not in TRTLLM:
+                words += f", as the expert backend {runner} may"
+            return words + self._adaptive()
+        if name == NVFP4_WEIGHTS.name and module.kind is Kind.EXPERTS and runner != "marlin":
+            return f"as the expert backend {runner} may"
+        if name in (MXFP8.name, FP8_TENSOR.name) and self.files.truthy(env.FP8_MARLIN):
+            return "bf16"
+        return words
+
+    def _adaptive(self) -> str:
+        if not self.files.on(env.ADAPTIVE):
+            return ""
+        maximum = 256 if self.files.on(env.ADAPTIVE_MAX) else 448
+        error_words = self.files.variables.get(env.ADAPTIVE_ERROR, "MAE").lower()
+        fast = " fast" if self.files.on(env.ADAPTIVE_FAST) else ""
+        return f", four_over_six {error_words}{fast} max {maximum}"
+
+    def _block_scales(self, module: Module) -> str:
+        """The type of block FP8's scales: the backend's, on Blackwell; the config's word for dense layers, before."""
+        arguments, declared = self.files.arguments, isinstance(self.config, Fp8) and self.config.pow2
+        if not is_blackwell(self.contract.rollout):
+            return "pow2 scales" if declared and module.kind is not Kind.EXPERTS else "fp32 scales"
+        key = "moe_runner_backend" if module.kind is Kind.EXPERTS else "fp8_gemm_backend"
+        backend = str(arguments.get(key, "auto"))
+        if backend == "auto":
+            return "scales as the installed kernels have them"
+        return "pow2 scales" if backend == "deep_gemm" else "fp32 scales"
+
+    @cached_property
+    def _cache(self) -> tuple[str, str]:
+        asked = str(self.files.arguments.get("kv_cache_dtype", "auto"))
+        if asked != "auto":
+            known = {"bf16": "bf16", "bfloat16": "bf16", "fp8_e4m3": "fp8"}
+            return known.get(asked, asked), f"{SERVER_PATH}, kv-cache-dtype"
+        algo = str(self.config.cache_algo or "")
+        return ("fp8" if algo.upper() == "FP8" else "bf16"), f"{self.route.path}"
+
+
+def _of_expert(module: Module, expert: int) -> Module:
+    def numbered(name: str) -> str:
+        return name.replace(EXPERT, str(expert))
+
+    return replace(module, prefix=numbered(module.prefix), shards=tuple(map(numbered, module.shards)))
+
+
+def _agree(files: Files) -> None:
+    """Both configs stand in one checkpoint: two that differ are read by different tools."""
+    if files.config is None or files.legacy is None:
+        return
+    section = files.legacy.get("quantization")
+    section = section if isinstance(section, dict) else {}
+    pairs = [("ignore", "exclude_modules"), *((key, key) for key in _SHARED_KEYS)]
+    apart = next((key for key, there in pairs if files.config.get(key) != section.get(there)), None)
+    if apart is not None:
+        raise Unsupported(
+            error("P502", f"{CONFIG_PATH} and {LEGACY_PATH} differ about `{apart}`", help="compile again")
+        )
+
+
+_SHARED_KEYS = ("quant_algo", "kv_cache_quant_algo", "group_size", "quantized_layers")

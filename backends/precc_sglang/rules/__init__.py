@@ -1,0 +1,1 @@
+"""What SGLang cannot run, and what it would run wrongly: one finding a file."""

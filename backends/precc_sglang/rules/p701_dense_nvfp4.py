@@ -1,0 +1,49 @@
+"""SGLang: NVFP4 inputs exist in expert layers only.
+
+Per-token NVFP4 activations are a mode of the fused expert kernels. A dense NVFP4 layer (attention, a dense MLP, a
+shared expert, every expert of Mixtral, which ModelOpt's methods build as dense layers) is served with the *static*
+per-tensor `input_scale` of the checkpoint, 1.0 if none is stored: no online trainer computes the same.
+
+```prec expect=P701 model=qwen3-30b-a3b
+targets: sglang
+default: nvfp4 per_token
+```
+
+Give the dense layers another format, or quantize their weights only:
+
+```prec model=qwen3-30b-a3b
+targets: sglang
+@routed_experts: nvfp4 per_token
+@attention: mxfp8
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from precc.contract import Contract
+from precc.diagnostics import Diagnostic, Severity
+from precc_sglang.families import is_w4a4
+from precc_sglang.methods import choice_of
+from precc_sglang.names import Kind
+from precc_sglang.refusal import refuse
+
+CODE = "P701"
+NAME = "sglang-dense-nvfp4-inputs"
+SEVERITY = Severity.ERROR
+
+
+def check(contract: Contract) -> Iterator[Diagnostic]:
+    """One finding for all dense layers with NVFP4 inputs."""
+    choice = choice_of(contract)
+    if choice is None:
+        return
+    dense = [entry for _, entry, family in choice.entries(Kind.LINEAR) if is_w4a4(family)]
+    yield from refuse(
+        contract,
+        CODE,
+        dense,
+        "serves dense NVFP4 layers with a static input scale, never per token",
+        "write `mxfp8` or `bf16` for it, or `weight nvfp4` to leave its inputs unquantized",
+    )

@@ -1,0 +1,52 @@
+"""SGLang: of the fused `q_a_proj` and `kv_a_proj_with_mqa` one scale is kept.
+
+DeepSeek classes load the two as one matrix. A scale that is a scalar (the outer scale of NVFP4, that of per-tensor
+FP8) is kept for `q_a_proj` only, so `kv_a_proj_with_mqa` would be multiplied by the wrong one, without a message.
+
+```prec expect=P701 model=deepseek-v3
+targets: sglang
+default: weight nvfp4, train bf16
+kv_b_proj: bf16
+```
+
+Blocks have no such scale:
+
+```prec model=deepseek-v3
+targets: sglang
+default: weight nvfp4, train bf16
+kv_b_proj, q_a_proj, kv_a_proj_with_mqa: bf16
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from precc.contract import Contract
+from precc.diagnostics import Diagnostic, Severity
+from precc_sglang.families import FP8_TENSOR, NVFP4_STATIC, NVFP4_TOKEN, NVFP4_WEIGHTS
+from precc_sglang.methods import choice_of
+from precc_sglang.names import QKV_A
+from precc_sglang.refusal import refuse
+
+CODE = "P701"
+NAME = "sglang-fused-down-projection-scales"
+SEVERITY = Severity.ERROR
+
+
+SCALAR_SCALES = (NVFP4_WEIGHTS, NVFP4_TOKEN, NVFP4_STATIC, FP8_TENSOR)
+
+
+def check(contract: Contract) -> Iterator[Diagnostic]:
+    """One finding for all fused down projections with a scalar scale."""
+    choice = choice_of(contract)
+    if choice is None:
+        return
+    fused = [e for module, e, family in choice.entries() if module.last in QKV_A and family in SCALAR_SCALES]
+    yield from refuse(
+        contract,
+        CODE,
+        fused,
+        "keeps the outer scale of `q_a_proj` for both",
+        "write `bf16`, `mxfp8` or `fp8_block` for `q_a_proj` and `kv_a_proj_with_mqa`",
+    )

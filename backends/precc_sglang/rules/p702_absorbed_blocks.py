@@ -1,0 +1,47 @@
+"""SGLang: an absorbed block-FP8 `kv_b_proj` multiplies in BF16.
+
+Absorption dequantizes 128×128 blocks to BF16, so decoding multiplies BF16 inputs by it, while prefill may multiply
+FP8 inputs. The weights keep their values; the trainer's forward quantizes both operands.
+
+```prec expect=P702 model=deepseek-v3
+targets: sglang
+default: fp8_block
+```
+
+Decide it in BF16, and both sides are the same:
+
+```prec model=deepseek-v3
+targets: sglang
+default: fp8_block
+kv_b_proj: bf16
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from precc.contract import Contract
+from precc.diagnostics import Diagnostic, Severity, warning
+from precc_sglang.families import FP8_BLOCK
+from precc_sglang.methods import choice_of
+from precc_sglang.refusal import counted, engine
+
+CODE = "P702"
+NAME = "sglang-absorption-dequantizes"
+SEVERITY = Severity.WARNING
+
+
+def check(contract: Contract) -> Iterator[Diagnostic]:
+    """One warning for all block-FP8 `kv_b_proj`."""
+    choice = choice_of(contract)
+    if choice is None:
+        return
+    blocks = [e for _, e, family in choice.entries() if e.tensor.part == "kv_b" and family is FP8_BLOCK]
+    if blocks:
+        yield warning(
+            CODE,
+            f"{engine(contract)} multiplies an absorbed block-FP8 `kv_b_proj` in BF16: {counted(blocks)}",
+            blocks[0].span,
+            help="write `kv_b_proj: bf16`, so that trainer and server agree",
+        )

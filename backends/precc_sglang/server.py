@@ -1,0 +1,121 @@
+"""The arguments of the server: those that decide precision, and the layout where the policy states one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from precc.contract import Contract
+from precc.syntax.words import Role
+from precc_sglang.families import (
+    FP8_BLOCK,
+    MXFP8,
+    NVFP4_STATIC,
+    NVFP4_TOKEN,
+    NVFP4_WEIGHTS,
+    Family,
+    family_of,
+)
+from precc_sglang.methods import NONE, Choice
+from precc_sglang.names import Kind
+from precc_sglang.versions import is_blackwell
+
+CACHE_DTYPES = {"bf16": "bf16", "fp8": "fp8_e4m3"}
+
+TRTLLM = ("flashinfer_trtllm_routed", "flashinfer_trtllm")
+
+RUNNERS: dict[str, tuple[str, ...]] = {
+    NVFP4_TOKEN.name: TRTLLM,
+    NVFP4_STATIC.name: TRTLLM,
+    MXFP8.name: TRTLLM,
+    NVFP4_WEIGHTS.name: ("marlin",),
+}
+"""The expert backends that run a family as decided, the preferred first; any will do for a family that is not here."""
+
+BLOCK_BACKENDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "pow2": ("deep_gemm", ("deep_gemm",)),
+    "fp32": ("flashinfer_trtllm", TRTLLM),
+}
+"""Block FP8 on Blackwell by its scales: the dense backend, and those for experts. DeepGEMM rounds every scale to a
+power of two, FlashInfer none."""
+
+Argument = tuple[str, str | int | bool]
+
+
+def arguments(contract: Contract, choice: Choice) -> Iterator[Argument]:
+    """The arguments for `--config`, by their long names."""
+    yield "dtype", "bfloat16"
+    yield "kv-cache-dtype", CACHE_DTYPES[contract.kv_cache]
+    if choice.method != NONE:
+        yield "quantization", choice.method.argument
+    runners = allowed_runners(contract, choice)
+    if runners:
+        yield "moe-runner-backend", runners[0]
+    scales = block_scales(contract)
+    if scales and is_blackwell(contract.rollout):
+        yield "fp8-gemm-backend", BLOCK_BACKENDS[scales[0]][0]
+    if layers_apart(contract):
+        yield "disable-shared-experts-fusion", True
+    yield "weight-version", f"0:{contract.digest}"
+    if contract.rollout.stated:
+        yield from _layout(contract)
+
+
+def _layout(contract: Contract) -> Iterator[Argument]:
+    rollout = contract.rollout
+    yield "tp-size", rollout.tp
+    yield "pp-size", rollout.pp
+    yield "ep-size", rollout.ep
+    yield "attn-dp-size", rollout.dp
+
+
+def allowed_runners(contract: Contract, choice: Choice) -> tuple[str, ...] | None:
+    """The expert backends that run every expert layer as decided: None for any, empty for none."""
+    allowed: tuple[str, ...] | None = None
+    families = {family for module, family in choice.families() if module.kind is Kind.EXPERTS}
+    for family in sorted(families, key=lambda family: family.name):
+        needed = _runners(contract, family)
+        if needed is not None:
+            allowed = needed if allowed is None else tuple(runner for runner in allowed if runner in needed)
+    return allowed
+
+
+def _runners(contract: Contract, family: Family) -> tuple[str, ...] | None:
+    if family is not FP8_BLOCK:
+        return RUNNERS.get(family.name)
+    if not is_blackwell(contract.rollout):
+        return None
+    return BLOCK_BACKENDS[block_scales(contract)[0]][1]
+
+
+def block_scales(contract: Contract) -> list[str]:
+    """The scale types of block FP8 that occur: `pow2`, `fp32`."""
+    weights = {entry.decision.weight for entry in contract.quantized() if family_of(entry.decision) is FP8_BLOCK}
+    return sorted({weight.scale or "pow2" for weight in weights})
+
+
+def layers_apart(contract: Contract) -> set[tuple[str, ...]]:
+    """The paths of the layers whose shared experts are decided otherwise than their routed ones."""
+    layers: dict[tuple[str, ...], dict[Role, set[Family | None]]] = {}
+    for entry in contract.entries:
+        tensor = entry.tensor
+        if tensor.is_gemm and tensor.role in (Role.ROUTED_EXPERTS, Role.SHARED_EXPERTS):
+            families = layers.setdefault(tensor.path[:3], {}).setdefault(tensor.role, set())
+            families.add(family_of(entry.decision))
+    return {
+        path
+        for path, found in layers.items()
+        if len(found) == 2 and found[Role.ROUTED_EXPERTS] != found[Role.SHARED_EXPERTS]
+    }
+
+
+def server_text(contract: Contract, choice: Choice) -> str:
+    """This is `server.yaml`, for `--config`."""
+    lines = [f"# precc contract {contract.digest}"]
+    lines += [f"{name}: {_scalar(value)}" for name, value in arguments(contract, choice)]
+    return "\n".join(lines) + "\n"
+
+
+def _scalar(value: str | int | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if ":" in str(value) else str(value)

@@ -1,0 +1,154 @@
+"""The models of SGLang's matchers answer as SGLang's own functions do, on generated lists and names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rollout import engine as real
+
+from precc_sglang import grammar
+from precc_sglang.names import CLASSES
+
+pytestmark = pytest.mark.slow
+
+Engine = Callable[..., Any]
+
+PACKED = [{fused: list(parts) for fused, parts in built.packed.items()} for built in CLASSES.values()]
+
+LAYERS = st.sampled_from(["0", "1", "5", "10", "11", "61"])
+ATTENTION = st.sampled_from(
+    [
+        *("qkv_proj", "q_proj", "k_proj", "v_proj", "o_proj"),
+        *("fused_qkv_a_proj_with_mqa", "q_a_proj", "kv_a_proj_with_mqa", "q_b_proj", "kv_b_proj"),
+    ]
+)
+MLP = st.sampled_from(
+    [
+        *("gate_up_proj", "gate_proj", "up_proj", "down_proj", "gate", "experts", "experts.0.up_proj"),
+        *("experts.1.gate_proj", "shared_experts.gate_up_proj", "shared_experts.gate_proj"),
+        *("shared_experts.up_proj", "shared_experts.down_proj"),
+    ]
+)
+STEMS = st.sampled_from(["model.layers.{}", "layers.{}", "model.decoder", "language_model.model.layers.{}"])
+
+NAMES = st.one_of(
+    st.sampled_from(["lm_head", "model.shared_head.head", "model.embed_tokens", "language_model.lm_head"]),
+    st.builds(lambda stem, n, last: f"{stem.format(n)}.self_attn.{last}", STEMS, LAYERS, ATTENTION),
+    st.builds(lambda stem, n, last: f"{stem.format(n)}.mlp.{last}", STEMS, LAYERS, MLP),
+)
+
+
+@st.composite
+def entries(draw: st.DrawFn, dialect: str) -> str:
+    """A name, a run of one, or one of a dialect's patterns, possibly with a dot too many or a part too few."""
+    name = draw(NAMES)
+    parts = name.split(".")
+    start = draw(st.integers(0, len(parts) - 1))
+    stop = draw(st.integers(start + 1, len(parts)))
+    run = ".".join(parts[start:stop])
+    shapes = [name, run, f"{run}.", f"{run}*", f"*{run}", f"{run}.*", run.replace("0", "*"), run[:-1], parts[-1]]
+    if dialect == "regex":
+        shapes += [f"re:.*{run}.*", f"re:^{run}$", f"re:{run}", rf"re:(?:.*\.)?{run}(?:\..*)?$", "Linear", "FusedMoE"]
+    return draw(st.sampled_from([shape for shape in shapes if shape]))
+
+
+def lists(dialect: str) -> st.SearchStrategy[list[str]]:
+    """Lists of a dialect's entries, often with all members of one fused module."""
+    members = st.builds(
+        lambda stem, n, parts: [f"{stem.format(n)}.{part}" for part in parts],
+        STEMS,
+        LAYERS,
+        st.sampled_from(
+            [
+                ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+                ["self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa"],
+                ["mlp.gate_proj", "mlp.up_proj"],
+                ["self_attn.q_proj", "self_attn.k_proj"],
+            ]
+        ),
+    )
+    return st.builds(
+        lambda one, more: one + more, st.one_of(st.just([]), members), st.lists(entries(dialect), max_size=4)
+    )
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    """The worker that has SGLang."""
+    with real.engine() as call:
+        yield call
+
+
+ENOUGH = settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def modelled(answer: Callable[[], Any]) -> Any:
+    """An answer of the model, or that it refuses."""
+    try:
+        return answer()
+    except grammar.Disagreement:
+        return real.REFUSED
+
+
+def found(answer: Any) -> Any:
+    """Whether an entry was found, or that the model refuses."""
+    return answer if answer == real.REFUSED else answer is not None
+
+
+@ENOUGH
+@given(NAMES, lists("glob"), st.sampled_from(PACKED))
+def test_dotted_runs_match_as_in_the_fp8_configs(
+    engine: Engine, name: str, listed: list[str], packed: dict[str, list[str]]
+) -> None:
+    """`is_layer_skipped`, with each class's mapping: fused names, the fallback, the expert rule, the refusal."""
+    told = {fused: tuple(parts) for fused, parts in packed.items()}
+    mine = found(modelled(lambda: grammar.skipped(name, listed, told)))
+    assert mine == engine(real.skipped, name, listed, packed)
+
+
+@ENOUGH
+@given(NAMES, lists("glob"))
+def test_globs_match_as_in_the_modelopt_configs(engine: Engine, name: str, listed: list[str]) -> None:
+    """`is_layer_excluded`: whole names, single components, and the projections that leak to every layer."""
+    assert (grammar.excluded(name, listed) is not None) == engine(real.excluded, name, listed)
+
+
+@ENOUGH
+@given(NAMES, lists("regex"), st.sampled_from(PACKED))
+def test_ignore_lists_match_as_in_compressed_tensors(
+    engine: Engine, name: str, listed: list[str], packed: dict[str, list[str]]
+) -> None:
+    """`should_ignore_layer`: exact names, suffixes, regular expressions, fused names that are or are not declared."""
+    told = {fused: tuple(parts) for fused, parts in packed.items()}
+    mine = found(modelled(lambda: grammar.ignored(name, listed, told)))
+    assert mine == engine(real.ignored, name, listed, packed)
+
+
+@ENOUGH
+@given(NAMES, st.sampled_from(["ColumnParallelLinear", "FusedMoE"]), lists("regex"), st.sampled_from(PACKED))
+def test_targets_match_as_in_compressed_tensors(
+    engine: Engine, name: str, kind: str, listed: list[str], packed: dict[str, list[str]]
+) -> None:
+    """`find_matched_target`: by name, by class, by all members."""
+    told = {fused: tuple(parts) for fused, parts in packed.items()}
+    assert grammar.target_of(name, kind, listed, told) == engine(real.target, name, kind, listed, packed)
+
+
+ALGORITHMS = st.sampled_from(["NVFP4", "MXFP8", "mxfp8", "FP8", "FP8_PB_WO", "W4A16_NVFP4", "INT4_AWQ"])
+
+
+@ENOUGH
+@given(NAMES, st.dictionaries(NAMES, ALGORITHMS, min_size=1, max_size=6), st.sampled_from(PACKED))
+def test_mixed_maps_resolve_as_in_modelopt_mixed(
+    engine: Engine, name: str, layers: dict[str, str], packed: dict[str, list[str]]
+) -> None:
+    """`resolve_quant_algo`: exact keys, members of a fused module, the first key below, other spellings."""
+    told = {fused: tuple(parts) for fused, parts in packed.items()}
+    facts = {key: {"quant_algo": algo} for key, algo in layers.items()}
+    key = modelled(lambda: grammar.algorithm_key(name, facts, told))
+    mine = key if key in (None, real.REFUSED) else grammar.algorithm(facts[key])
+    assert mine == engine(real.mixed, name, layers, packed)

@@ -1,0 +1,276 @@
+"""Each refusal fires where SGLang cannot run a contract, names the tensor and what would work, and is silent beside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+from rollout.support import compiled, emitted, errors, findings
+
+from precc.backend import Unsupported
+from precc.diagnostics import Severity
+from precc.rules import modules
+from precc_sglang import backend
+
+STATIC = "weight nvfp4, input nvfp4 per_tensor static, train bf16"
+
+# rule, policy that it refuses, policy beside it that it does not, model, rollout, tensor that is named
+CASES: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        "p701_format",
+        "@attention: fp8, train bf16",
+        "@attention: weight fp8 per_tensor, input fp8 per_tensor static, train bf16",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.0.self_attn.q_proj.weight",
+    ),
+    (
+        "p701_format",
+        "@attention: weight mxfp8, train bf16",
+        "@attention: mxfp8",
+        "qwen3-8b",
+        "",
+        "model.layers.0.self_attn.q_proj.weight",
+    ),
+    (
+        "p701_format",
+        "@routed_experts: weight int4 group 64, train bf16",
+        "@routed_experts: weight int4 group 128, train bf16",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.0.mlp.experts.{0..127}.gate_proj.weight",
+    ),
+    ("p701_module", "@router: mxfp8", "@attention: mxfp8", "qwen3-30b-a3b", "", "model.layers.0.mlp.gate.weight"),
+    ("p701_module", "lm_head: mxfp8", "lm_head: weight nvfp4, train bf16", "qwen3-30b-a3b", "", "lm_head.weight"),
+    (
+        "p701_module",
+        "lm_head: weight nvfp4, train bf16",
+        "lm_head: bf16",
+        "mixtral-8x7b",
+        "",
+        "lm_head.weight",
+    ),
+    (
+        "p701_dense_nvfp4",
+        f"@attention: {STATIC}",
+        f"@routed_experts: {STATIC}",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.0.self_attn.q_proj.weight",
+    ),
+    (
+        "p701_dense_nvfp4",
+        "@shared_experts, @routed_experts: nvfp4 per_token",
+        "@routed_experts: nvfp4 per_token",
+        "deepseek-v3",
+        "",
+        "model.layers.3.mlp.shared_experts.gate_proj.weight",
+    ),
+    (
+        "p701_query_down",
+        "q_a_proj, kv_a_proj_with_mqa: weight nvfp4, train bf16",
+        "q_b_proj: weight nvfp4, train bf16",
+        "deepseek-v3",
+        "",
+        "model.layers.0.self_attn.q_a_proj.weight",
+    ),
+    (
+        "p701_query_down",
+        "q_a_proj, kv_a_proj_with_mqa: weight fp8 per_tensor, input fp8 per_tensor static, train bf16",
+        "q_a_proj, kv_a_proj_with_mqa: mxfp8",
+        "kimi-k2",
+        "",
+        "model.layers.0.self_attn.q_a_proj.weight",
+    ),
+    (
+        "p701_together",
+        "@routed_experts: weight int4 group 32, train bf16\n@attention: mxfp8",
+        "@routed_experts: nvfp4 per_token\n@attention: mxfp8",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.0.mlp.experts.{0..127}.gate_proj.weight",
+    ),
+    (
+        "p701_together",
+        "@routed_experts: weight int4 group 32, train bf16\nlayers[0]: weight int4 group 128, train bf16",
+        "@routed_experts: weight int4 group 32, train bf16",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.0.self_attn.q_proj.weight",
+    ),
+    (
+        "p701_one_expert",
+        "@routed_experts: mxfp8\nexperts.7: bf16",
+        "@routed_experts: mxfp8\n@routed_experts in layers[7]: bf16",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.0.mlp.experts.7.gate_proj.weight",
+    ),
+    (
+        "p701_one_expert",
+        "@routed_experts: mxfp8\n@routed_experts in layers[5], experts.*.down_proj: bf16",
+        "@routed_experts: mxfp8",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.0.mlp.experts.{0..127}.down_proj.weight",
+    ),
+    (
+        "p701_expert_backend",
+        "@routed_experts: nvfp4 per_token\n@routed_experts in layers[:2]: fp8_block",
+        "@routed_experts: nvfp4 per_token\n@attention: fp8_block",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.0.mlp.experts.{0..127}.gate_proj.weight",
+    ),
+    (
+        "p701_gpu",
+        "@attention: mxfp8",
+        "@attention: fp8_block",
+        "qwen3-30b-a3b",
+        "gpu=h200",
+        "model.layers.0.self_attn.q_proj.weight",
+    ),
+    (
+        "p701_process_wide",
+        f"@routed_experts: nvfp4 per_token\n@routed_experts in layers[0]: {STATIC}",
+        "@routed_experts: nvfp4 per_token\n@routed_experts in layers[0]: mxfp8",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.0.mlp.experts.{0..127}.gate_proj.weight",
+    ),
+    (
+        "p701_process_wide",
+        "default: fp8_block\nlayers[0]: fp8_block scales fp32",
+        "default: fp8_block scales fp32",
+        "qwen3-8b",
+        "",
+        "model.layers.0.self_attn.q_proj.weight",
+    ),
+    (
+        "p701_draft_nvfp4",
+        "@routed_experts in @mtp: nvfp4 per_token",
+        "@routed_experts in @mtp: mxfp8",
+        "glm-4.5-air",
+        "",
+        "model.layers.46.mlp.experts.{0..127}.gate_proj.weight",
+    ),
+    (
+        "p701_unfused_experts",
+        "default: mxfp8\n@attention: fp8_block",
+        "default: fp8_block",
+        "mixtral-8x7b",
+        "",
+        "model.layers.0.block_sparse_moe.experts.{0..7}.w1.weight",
+    ),
+    (
+        "p701_block_scales",
+        "default: fp8_block",
+        "default: fp8_block scales fp32",
+        "qwen3-30b-a3b",
+        "gpu=h100",
+        "model.layers.0.mlp.experts.{0..127}.gate_proj.weight",
+    ),
+    (
+        "p702_llama_scales",
+        "default: fp8_block",
+        "default: weight nvfp4, train bf16",
+        "llama-3.1-8b",
+        "",
+        "model.layers.0.self_attn.q_proj.weight",
+    ),
+    (
+        "p702_absorbed_four_bits",
+        "kv_b_proj: weight int4 group 32, train bf16",
+        "o_proj: weight int4 group 32, train bf16",
+        "deepseek-v2-lite",
+        "",
+        "model.layers.0.self_attn.kv_b_proj.weight",
+    ),
+    (
+        "p702_absorbed_requantized",
+        "kv_b_proj: mxfp8",
+        "kv_b_proj: fp8_block",
+        "deepseek-v3",
+        "",
+        "model.layers.0.self_attn.kv_b_proj.weight",
+    ),
+    (
+        "p702_absorbed_blocks",
+        "kv_b_proj: fp8_block",
+        "o_proj: fp8_block",
+        "deepseek-v3",
+        "",
+        "model.layers.0.self_attn.kv_b_proj.weight",
+    ),
+    (
+        "p702_indexer_keys",
+        "indexer.wk: mxfp8",
+        "indexer.wq_b: mxfp8",
+        "deepseek-v3.2",
+        "",
+        "model.layers.0.self_attn.indexer.wk.weight",
+    ),
+    (
+        "p702_static_fp8",
+        "@attention: weight fp8 per_tensor, input fp8 per_tensor static, train bf16",
+        "o_proj: weight fp8 per_tensor, input fp8 per_tensor static, train bf16",
+        "qwen3-8b",
+        "",
+        "model.layers.0.self_attn.q_proj.weight",
+    ),
+    (
+        "p203_shared_expert_fusion",
+        "@routed_experts: fp8_block",
+        "@routed_experts, @shared_experts: fp8_block",
+        "deepseek-v3",
+        "",
+        "model.layers.3.mlp.shared_experts.gate_proj.weight",
+    ),
+)
+
+
+@pytest.mark.parametrize("name, bad, good, model, rollout, tensor", CASES)
+def test_a_rule_fires_where_it_should_and_nowhere_else(
+    name: str, bad: str, good: str, model: str, rollout: str, tensor: str
+) -> None:
+    """The message names engine, version and the first tensor; the help says what would work."""
+    rule = import_module(f"{backend.rules}.{name}")
+    found = list(rule.check(compiled(f"{bad}\n", model, rollout)))
+    assert [finding.code for finding in found] == [rule.CODE]
+    assert found[0].message.startswith("SGLang 0.5.23 ")
+    assert f"`{tensor}`" in found[0].message
+    assert found[0].help
+    assert found[0].severity is rule.SEVERITY
+    assert found[0].span is not None
+    assert list(rule.check(compiled(f"{good}\n", model, rollout))) == []
+
+
+def test_every_rule_has_a_case() -> None:
+    """But the two that concern no tensor, which have tests of their own."""
+    named = {module.__name__.rpartition(".")[2] for module in modules(backend.rules)}
+    assert named - {case[0] for case in CASES} == {"p701_architecture", "p701_version"}
+
+
+def test_a_version_that_is_not_modelled_is_refused() -> None:
+    """With the versions that are."""
+    (finding,) = findings(compiled("default: mxfp8\n", "qwen3-8b", "sglang=0.4.9"))
+    assert finding.code == "P701"
+    assert "0.5.23" in (finding.help or "")
+    assert findings(compiled("default: mxfp8\n", "qwen3-8b", "sglang=0.5 flashinfer=0.7.2")) == []
+
+
+def test_an_unknown_architecture_is_refused_and_never_guessed() -> None:
+    """By the rule and, were it skipped, by the emission."""
+    contract = compiled("default: mxfp8\n", "qwen3-8b")
+    unknown = replace(contract, model=replace(contract.model, architecture="NewForCausalLM"))
+    assert any("NewForCausalLM" in message for message in errors(unknown))
+    with pytest.raises(Unsupported):
+        emitted(unknown)
+
+
+def test_a_finding_counts_tensors_and_is_one_for_a_cause() -> None:
+    """Not one for each of thousands."""
+    (finding,) = findings(compiled("default: nvfp4 per_token\n@routed_experts: bf16\n", "qwen3-30b-a3b"))
+    assert "(192 tensors)" in finding.message
+    assert finding.severity is Severity.ERROR
