@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from precc.contract import Contract
+from precc.contract import Contract, Entry
 from precc.diagnostics import Diagnostic
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ class Backend(Protocol):
 
     rules: str
     """The package whose modules are this engine's own checks (see `precc.rules`)."""
+
+    def names(self, contract: Contract, entry: Entry) -> Mapping[str, str]:
+        """What each engine calls the module of an entry's tensor: engine → name; nothing for what it has not."""
 
     def emit(self, contract: Contract) -> tuple[Artifact, ...]:
         """This writes the contract for the engine, or raises `Unsupported`."""

@@ -76,12 +76,10 @@ def _place(cause: dict[str, Any]) -> dict[str, Any]:
 
 
 def _names(contract: Contract, entry: Entry, backends: Iterable[Backend]) -> dict[str, str]:
-    """The tensor's name in the checkpoint, and in each engine whose backend tells names."""
+    """The tensor's name in the checkpoint, and what each engine calls its module."""
     names = {"huggingface": entry.tensor.name}
     for backend in backends:
-        tell = getattr(backend, "names", None)
-        if tell is not None:
-            names.update(tell(contract, entry))
+        names.update(backend.names(contract, entry))
     return names
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from cli.commands import Run, Write
 
 QWEN, DEEPSEEK = "qwen3-30b-a3b", "deepseek-v3"
@@ -30,7 +29,6 @@ def test_json_has_the_documented_shape(run: Run, policy: Write) -> None:
     assert shown["shares_scale_with"] == [up]
 
 
-@pytest.mark.xfail(reason="the backends do not tell names yet", strict=True)
 def test_the_engines_names_are_shown(run: Run) -> None:
     """What the trainer and the server call the same tensor."""
     names = run("explain", "nvfp4_rl", "--model", QWEN, EXPERT, "--output-format", "json").json["names"]

@@ -4,7 +4,7 @@ A rank holds a shard. An expert's `down_proj` of contraction 768, split over 8 r
 do not divide: SGLang refuses such a model when it loads, and a trainer when it runs.
 
 ```prec expect=P302 model=qwen3-30b-a3b
-default: fp8_block
+default: fp8_block scales fp32
 train: gpu=h200
 rollout: gpu=h200 tp=8
 ```
@@ -12,7 +12,7 @@ rollout: gpu=h200 tp=8
 Choose sizes that divide; the finding lists them. Expert parallelism leaves experts whole:
 
 ```prec model=qwen3-30b-a3b
-default: fp8_block
+default: fp8_block scales fp32
 train: gpu=h200
 rollout: gpu=h200 tp=8 ep=8 dp=8
 ```
