@@ -7,11 +7,15 @@ syntax that is more than all else that a lint does. Records share their function
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
 _MISSING: Any = object()
+_HASH = "_hash"
+"""Where a record keeps its hash once it was asked for; beside its fields, as cached properties are."""
 
 
 class Field(NamedTuple):
@@ -39,6 +43,7 @@ def record(cls: type[T]) -> type[T]:
             delattr(cls, name)
     members = {
         "__record_fields__": fields,
+        "__record_compared__": _comparison([name for name, entry in fields.items() if entry.compare]),
         "__match_args__": tuple(name for name, entry in fields.items() if not entry.kw_only),
         "__dataclass_fields__": _DESCRIPTION,
         **_METHODS,
@@ -57,6 +62,11 @@ def stated(original: Any) -> dict[str, Any]:
     """The fields of a record that do not have their default."""
     fields: dict[str, Field] = original.__record_fields__
     return {name: value for name, value in _state(original).items() if value != fields[name].default}
+
+
+def _comparison(names: list[str]) -> Callable[[Any], object]:
+    """What of a record is compared and hashed."""
+    return staticmethod(attrgetter(*names)) if names else staticmethod(lambda _: ())
 
 
 def _state(original: Any) -> dict[str, Any]:
@@ -80,17 +90,18 @@ def _init(self: Any, *values: Any, **named: Any) -> None:
         raise TypeError(f"{type(self).__name__} has no field {next(iter(given))!r}")
 
 
-def _compared(self: Any) -> tuple[Any, ...]:
-    state = self.__dict__
-    return tuple(state[name] for name, entry in self.__record_fields__.items() if entry.compare)
-
-
 def _eq(self: Any, other: object) -> bool:
-    return _compared(self) == _compared(other) if type(other) is type(self) else NotImplemented
+    if self is other:
+        return True
+    compared = type(self).__record_compared__
+    return compared(self) == compared(other) if type(other) is type(self) else NotImplemented
 
 
 def _hash(self: Any) -> int:
-    return hash((type(self), _compared(self)))
+    state: dict[str, int] = self.__dict__
+    if _HASH not in state:
+        state[_HASH] = hash((type(self), type(self).__record_compared__(self)))
+    return state[_HASH]
 
 
 def _repr(self: Any) -> str:
@@ -122,4 +133,5 @@ _METHODS = {
     "__repr__": _repr,
     "__setattr__": _frozen,
     "__delattr__": _frozen,
+    "__getstate__": _state,
 }

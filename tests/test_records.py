@@ -8,9 +8,9 @@ import pickle
 
 import pytest
 
+from precc.records import replace, stated
 from precc.source import SourceFile
 from precc.syntax import ast
-from precc.records import replace, stated
 
 HERE = SourceFile("a.prec", "default: bf16").span(0, 7)
 THERE = SourceFile("b.prec", "").span(0, 0)
@@ -71,3 +71,10 @@ def test_wrong_fields_are_refused(values: tuple[object, ...], named: dict[str, o
     """As a constructor refuses them."""
     with pytest.raises(TypeError):
         ast.RoleSelector(*values, span=HERE, **named)  # type: ignore[arg-type]
+
+
+def test_a_copy_in_another_process_has_its_own_hash() -> None:
+    """Hashes of texts differ from process to process; a kept one must not travel."""
+    hash(RULE)
+    assert "_hash" in vars(RULE)
+    assert "_hash" not in vars(pickle.loads(pickle.dumps(RULE)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from precc.backend import Artifact, Reading
-from precc.contract import Contract
+from precc.contract import Contract, Entry
 from precc_converter.plan import PLAN_PATH, plan_of, plan_text
 from precc_converter.reading import read_plan
 from precc_converter.written import Written, written
@@ -17,6 +17,10 @@ class Converter:
     name = "converter"
     engines: Mapping[str, tuple[str, ...]] = {}
     rules = "precc_converter.rules"
+
+    def names(self, contract: Contract, entry: Entry) -> Mapping[str, str]:
+        """The converter keeps the names of the checkpoint."""
+        return {}
 
     def emit(self, contract: Contract) -> tuple[Artifact, ...]:
         """This writes `converter/plan.json`."""
