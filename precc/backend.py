@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from precc.contract import Contract, Entry
 from precc.diagnostics import Diagnostic
@@ -52,7 +52,6 @@ class Reading:
     because: str
 
 
-@runtime_checkable
 class Backend(Protocol):
     """One target. Everything is a function of its arguments; nothing is printed or written."""
 
@@ -82,11 +81,21 @@ class Backend(Protocol):
         """
 
 
+MEMBERS = ("name", "engines", "rules", "names", "emit", "decides", "read_back")
+"""What an entry point must have to be a backend."""
+
+
 def find_backend(name: str) -> Backend:
-    """This loads one target by its entry point. Raises KeyError for a name that nobody registered."""
+    """This loads one target by its entry point.
+
+    Raises KeyError for a name that nobody registered, ImportError or AttributeError for an entry point that does not
+    load or is no backend.
+    """
     backend = available()[name].load()
-    assert isinstance(backend, Backend)
-    return backend
+    missing = [member for member in MEMBERS if not hasattr(backend, member)]
+    if missing:
+        raise AttributeError(f"its entry point is no backend: it has no {', '.join(missing)}")
+    return backend  # type: ignore[no-any-return]
 
 
 def available() -> dict[str, EntryPoint]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from precc.backend import Unsupported
 from precc.contract import Contract, Entry
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, error
 from precc_sglang.versions import sglang_version
 
@@ -15,20 +16,12 @@ def engine(contract: Contract) -> str:
     return f"SGLang {sglang_version(contract.rollout)}"
 
 
-def counted(entries: Iterable[Entry]) -> str:
-    """The first tensor by name, and how many more there are."""
-    found = list(entries)
-    tensors = sum(entry.tensor.count for entry in found)
-    name = f"`{found[0].tensor.name}`"
-    return f"{name} ({tensors:,} tensors)" if tensors > 1 else name
-
-
 def refuse(contract: Contract, code: str, entries: Iterable[Entry], what: str, help: str) -> Iterator[Diagnostic]:
     """One finding for all entries that share a reason; none where there are no entries. `what` ends the sentence
     "SGLang 0.5.23 … : tensor"."""
     found = list(entries)
     if found:
-        yield error(code, f"{engine(contract)} {what}: {counted(found)}", found[0].span, help=help)
+        yield error(code, f"{engine(contract)} {what}: {counted_names(found)}", found[0].span, help=help)
 
 
 def unreadable(message: str, help: str | None = None) -> Unsupported:

@@ -18,7 +18,7 @@ import pytest
 
 from precc.diagnostics import Severity
 from precc.graph.reading import read_model
-from precc.pipeline import Compilation, compile_policy
+from precc.pipeline import Compilation, decide_policy
 from precc.source import SourceFile
 
 FOLDER = Path(__file__).parent.parent / "cases" / "decisions"
@@ -55,7 +55,7 @@ def cases() -> list[Case]:
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.title)
 def test_a_case_is_decided_as_it_says(case: Case) -> None:
     """Each expectation of the case holds."""
-    done = compile_policy(SourceFile("case.prec", case.policy), read_model(case.model), [])
+    done = decide_policy(SourceFile("case.prec", case.policy), read_model(case.model), ("te", "sglang", "converter"))
     for expectation in case.expected:
         check(done, expectation)
 

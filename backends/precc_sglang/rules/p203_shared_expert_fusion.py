@@ -23,10 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, Severity, info
 from precc.syntax.words import Role
 from precc_sglang.methods import choice_of
-from precc_sglang.refusal import counted, engine
+from precc_sglang.refusal import engine
 from precc_sglang.server import layers_apart
 
 CODE = "P203"
@@ -46,7 +47,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     yield info(
         CODE,
         f"{engine(contract)} may fold shared experts into the routed ones, which are decided otherwise: "
-        f"{counted(shared)}",
+        f"{counted_names(shared)}",
         next((entry.span for entry in experts if entry.span is not None), None),
         help="`disable-shared-experts-fusion` is emitted in server.yaml; start the server with that file",
     )

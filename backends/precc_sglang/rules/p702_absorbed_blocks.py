@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, Severity, warning
 from precc_sglang.families import FP8_BLOCK
 from precc_sglang.methods import choice_of
-from precc_sglang.refusal import counted, engine
+from precc_sglang.refusal import engine
 
 CODE = "P702"
 NAME = "sglang-absorption-dequantizes"
@@ -41,7 +42,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     if blocks:
         yield warning(
             CODE,
-            f"{engine(contract)} multiplies an absorbed block-FP8 `kv_b_proj` in BF16: {counted(blocks)}",
+            f"{engine(contract)} multiplies an absorbed block-FP8 `kv_b_proj` in BF16: {counted_names(blocks)}",
             blocks[0].span,
             help="write `kv_b_proj: bf16`, so that trainer and server agree",
         )

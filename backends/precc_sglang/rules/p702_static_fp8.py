@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, Severity, warning
 from precc_sglang.families import FP8_TENSOR
 from precc_sglang.methods import choice_of
 from precc_sglang.names import Kind
-from precc_sglang.refusal import counted, engine
+from precc_sglang.refusal import engine
 
 CODE = "P702"
 NAME = "sglang-static-fp8-is-rounded-again"
@@ -47,7 +48,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         yield warning(
             CODE,
             f"{engine(contract)} rounds the weights of a fused layer again, to the largest of its members' scales: "
-            f"{counted(members)}",
+            f"{counted_names(members)}",
             members[0].span,
             help="write `weight fp8 per_channel, input fp8 per_token`, or `fp8_block`",
         )

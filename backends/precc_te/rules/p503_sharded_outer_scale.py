@@ -25,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, TrainLayout
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, Severity, error
 from precc_te.modules import Line, modules_of
 from precc_te.names import Module
-from precc_te.wording import named
 
 CODE = "P503"
 NAME = "sharded-outer-scale"
@@ -50,7 +50,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         entries = [line.entry for line in lines]
         yield error(
             CODE,
-            f"{named(entries)}: each of {getattr(contract.train, key)} shards ({key}) would have its own "
+            f"{counted_names(entries)}: each of {getattr(contract.train, key)} shards ({key}) would have its own "
             f"{OUTER_SCALED[recipe]} outer scale in training; the contract has one for the whole weight",
             entries[0].span,
             help=f"train with `{key}=1`, or give these weights a format without an outer scale, such as mxfp8",

@@ -31,10 +31,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, Severity, error
 from precc_te.modules import Modules, modules_of
 from precc_te.plan import Layering, global_mode, layering
-from precc_te.wording import named
 
 CODE = "P506"
 NAME = "unaddressable-layer"
@@ -86,7 +86,7 @@ def _unaddressed(contract: Contract, modules: Modules, found: Layering) -> Itera
     fits = [stages for stages in range(1, layers + 1) if layers % stages == 0]
     yield error(
         CODE,
-        f"{named(entries)} differ from the same weights of other layers, and {why}: no recipe can name them",
+        f"{counted_names(entries)} differ from the same weights of other layers, and {why}: no recipe can name them",
         entries[0].span,
         help=f"train with vpp=1 and one of pp={', '.join(map(str, fits))}, or except whole first or last layers",
     )

@@ -25,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, Severity, error
 from precc_te.modules import modules_of
 from precc_te.precision import TePrecision
-from precc_te.wording import named
 
 CODE = "P701"
 NAME = "te-gpu"
@@ -48,7 +48,8 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         entries = [line.entry for line in lines]
         yield error(
             CODE,
-            f"{named(entries)} cannot train as {precision} on {gpu}: TransformerEngine has that on {', '.join(wanted)}",
+            f"{counted_names(entries)} cannot train as {precision} on {gpu}: "
+            f"TransformerEngine has that on {', '.join(wanted)}",
             entries[0].span,
             help=_help(precision),
         )

@@ -24,12 +24,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, Severity, error
 from precc_te.modules import Modules, modules_of
 from precc_te.plan import choose_process, needs_factory
 from precc_te.precision import TePrecision
 from precc_te.versions import BACKWARD_OVERRIDE, FACTORIES, FOUR_OVER_SIX, ROW_SCALING, SINCE, engine_of
-from precc_te.wording import named
 
 CODE = "P701"
 NAME = "te-too-old"
@@ -47,7 +47,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         since = ".".join(map(str, SINCE[feature]))
         yield error(
             CODE,
-            f"TransformerEngine {engine.te} has no {feature}, which {named(entries)} need: {_shown(users)}",
+            f"TransformerEngine {engine.te} has no {feature}, which {counted_names(entries)} need: {_shown(users)}",
             entries[0].span,
             help=f"train with te={since} or newer" + (_UNIFORM if feature == FACTORIES else ""),
         )

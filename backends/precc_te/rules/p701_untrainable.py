@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, Severity, error
 from precc_te.modules import modules_of
 from precc_te.precision import Refusal
 from precc_te.versions import engine_of
-from precc_te.wording import named
 
 CODE = "P701"
 NAME = "te-untrainable"
@@ -40,5 +40,5 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
             found.setdefault(line.precision, []).append(line.entry)
     te = engine_of(contract.train).te
     for refusal, entries in found.items():
-        message = f"{named(entries)} cannot train as `{entries[0].decision}` (TransformerEngine {te}): {refusal.reason}"
-        yield error(CODE, message, entries[0].span, help=refusal.help)
+        what = f"{counted_names(entries)} cannot train as `{entries[0].decision}`"
+        yield error(CODE, f"{what} (TransformerEngine {te}): {refusal.reason}", entries[0].span, help=refusal.help)

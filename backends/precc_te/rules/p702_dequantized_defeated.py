@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, Severity, error, warning
 from precc_te.modules import Line, modules_of
 from precc_te.versions import DEQUANTIZED_KEPT, engine_of
-from precc_te.wording import named
 
 CODE = "P702"
 NAME = "te-dequantized-defeated"
@@ -60,7 +60,7 @@ _HELP = "train with te=2.18 or newer, or with `backward high_precision`"
 
 
 def _message(lines: list[Line], te: str, keeps: str) -> str:
-    names = named([line.entry for line in lines])
+    names = counted_names([line.entry for line in lines])
     return (
         f"TransformerEngine {te} does not run the `dequantized` backward of {names}: it {keeps} the original input "
         "for Megatron, and uses it"

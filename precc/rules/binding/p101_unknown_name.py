@@ -32,13 +32,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precc.contract.wording import listed
 from precc.diagnostics import Diagnostic, Edit, Fix, Severity, error
 from precc.graph.families import vocabulary
 from precc.graph.model import ModelGraph, Tensor
 from precc.graph.selection import full_path
 from precc.resolve.bind import Binding
 from precc.rules.matching import Miss, misses
-from precc.rules.wording import listed
 from precc.syntax.ast import Name, PathSelector
 
 CODE = "P101"

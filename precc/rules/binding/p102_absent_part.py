@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precc.contract.wording import listed
 from precc.diagnostics import Diagnostic, Edit, Fix, Severity, warning
 from precc.graph.selection import chosen_layers
 from precc.resolve.bind import Binding
 from precc.rules.matching import leaves, matches_any, misses
-from precc.rules.wording import listed
 from precc.syntax.ast import CombinedSelector, Layers, PathSelector, RoleSelector, Selector
 
 CODE = "P102"

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, warning
 from precc.graph.selection import matcher
 from precc.resolve.bind import Binding, RuleUse
 from precc.rules.matching import leaves
-from precc.rules.wording import folded_names
 from precc.syntax.ast import Name, PathSelector
 
 CODE = "P103"

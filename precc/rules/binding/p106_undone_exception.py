@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Entry
+from precc.contract.wording import amount, billions, folded_names, tensors_of
 from precc.diagnostics import Diagnostic, Label, Severity, warning
 from precc.resolve.bind import Binding, RuleUse
 from precc.resolve.policy import PolicyRule
-from precc.rules.wording import amount, billions, folded_names, tensors_of
 
 CODE = "P106"
 NAME = "undone-exception"

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, warning
 from precc.graph.model import Tensor
 from precc.resolve.bind import Binding
-from precc.rules.wording import folded_names
 
 CODE = "P107"
 NAME = "only-protected"

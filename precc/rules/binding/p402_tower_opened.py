@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precc.contract.wording import amount, tensors_of
 from precc.diagnostics import Diagnostic, Severity, warning
 from precc.resolve.bind import Binding
-from precc.rules.wording import amount, tensors_of
 from precc.syntax.words import Role
 
 CODE = "P402"

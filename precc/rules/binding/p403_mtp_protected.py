@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Entry
+from precc.contract.wording import amount
 from precc.diagnostics import Diagnostic, Severity, info
 from precc.resolve.bind import Binding
-from precc.rules.wording import amount
 from precc.syntax.words import Role
 
 CODE = "P403"

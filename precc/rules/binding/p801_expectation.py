@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from precc.contract import Contract
+from precc.contract.wording import amount, folded_names, tensors_of
 from precc.diagnostics import Diagnostic, Severity, error
 from precc.graph.selection import matcher
 from precc.resolve.bind import Binding
 from precc.rules.matching import leaves
-from precc.rules.wording import amount, folded_names, tensors_of
 from precc.syntax.ast import BitsCondition, Condition, Expect, FractionCondition, IsCondition, SizeCondition
 
 CODE = "P801"

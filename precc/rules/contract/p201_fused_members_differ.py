@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
+from precc.contract.wording import amount, folded_names
 from precc.diagnostics import Diagnostic, Label, Severity, error
 from precc.formats import Decision
 from precc.graph.model import Engine
-from precc.rules.wording import amount, folded_names
 
 CODE = "P201"
 NAME = "fused-members-differ"

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
+from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, error
 from precc.rules.contract.p201_fused_members_differ import fused_groups
-from precc.rules.wording import folded_names
 from precc.syntax.words import Role
 
 CODE = "P202"

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
+from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, error
 from precc.formats import FORMATS
-from precc.rules.wording import folded_names
 
 CODE = "P301"
 NAME = "block-does-not-divide"

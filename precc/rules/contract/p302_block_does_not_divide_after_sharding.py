@@ -24,9 +24,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from precc.contract import Contract, Entry
+from precc.contract.wording import folded_names, listed
 from precc.diagnostics import Diagnostic, Severity, error
 from precc.rules.contract.p301_block_does_not_divide import indivisible
-from precc.rules.wording import folded_names, listed
 from precc.syntax.words import Role
 
 CODE = "P302"
@@ -43,19 +43,32 @@ class _Split:
     ranks: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Shards:
+    """A dimension that is split, the block that runs along it, and into how many parts it is split at most."""
+
+    size: int
+    block: int
+    most: int | None
+
+    def fit(self, ranks: int) -> bool:
+        """Whether so many ranks get whole blocks."""
+        parts = ranks if self.most is None else min(ranks, self.most)
+        return self.size % parts == 0 and (self.size // parts) % self.block == 0
+
+
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """Every quantized weight on every side that is asked for; equal shards under one rule are one finding."""
-    found: dict[tuple[object, int, int, _Split], list[Entry]] = {}
+    found: dict[tuple[object, _Shards, _Split], list[Entry]] = {}
     for entry in contract.quantized():
         if not entry.tensor.is_gemm or entry.tensor.parallel is None or indivisible(entry) is not None:
             continue
         for split in _splits(contract, entry):
-            axis, block = _axis_and_block(entry)
-            size = entry.tensor.shape[axis]
-            if split.ranks > 1 and not _fits(size, split.ranks, block):
-                found.setdefault((entry.cause, size, block, split), []).append(entry)
-    for (_, size, block, split), entries in found.items():
-        yield _finding(entries, size, block, split)
+            shards = _Shards(*_size_and_block(entry), _most_shards(contract, entry))
+            if split.ranks > 1 and not shards.fit(split.ranks):
+                found.setdefault((entry.cause, shards, split), []).append(entry)
+    for (_, shards, split), entries in found.items():
+        yield _finding(entries, shards, split)
 
 
 def _splits(contract: Contract, entry: Entry) -> Iterator[_Split]:
@@ -72,27 +85,29 @@ def _splits(contract: Contract, entry: Entry) -> Iterator[_Split]:
             yield _Split("serving", "tp", rollout.attention_tp if in_attention else rollout.tp)
 
 
-def _axis_and_block(entry: Entry) -> tuple[int, int]:
-    """The axis that is split, and the block that runs along it."""
+def _size_and_block(entry: Entry) -> tuple[int, int]:
+    """The dimension that is split, and the block that runs along it."""
     tensor, block = entry.tensor, entry.decision.weight.block or (1, 1)
     if tensor.parallel == "row":
         wide = max(block[1], (entry.decision.input.block or (1, 1))[1] if entry.decision.input else 1)
-        return tensor.contraction, wide
+        return tensor.shape[tensor.contraction], wide
     rows = next(axis for axis in reversed(range(len(tensor.shape))) if axis != tensor.contraction)
-    return rows, block[0]
+    return tensor.shape[rows], block[0]
 
 
-def _fits(size: int, ranks: int, block: int) -> bool:
-    return size % ranks == 0 and (size // ranks) % block == 0
+def _most_shards(contract: Contract, entry: Entry) -> int | None:
+    """Keys and values are split by heads; with more ranks than heads, ranks hold copies of a head."""
+    heads = contract.model.config.get("num_key_value_heads")
+    return heads if entry.tensor.part in ("k", "v") and isinstance(heads, int) else None
 
 
-def _finding(entries: list[Entry], size: int, block: int, split: _Split) -> Diagnostic:
-    works = [str(ranks) for ranks in range(1, max(64, split.ranks) + 1) if _fits(size, ranks, block)]
-    left = f"{size} / {split.ranks} = {size / split.ranks:g}"
+def _finding(entries: list[Entry], shards: _Shards, split: _Split) -> Diagnostic:
+    works = [str(ranks) for ranks in range(1, max(64, split.ranks) + 1) if shards.fit(ranks)]
+    left = f"{shards.size} / {split.ranks} = {shards.size / split.ranks:g}"
     return error(
         CODE,
         f"{folded_names(entries)} in {split.side} with {split.key}={split.ranks}: {left} is not a multiple of the "
-        f"{block}-element block of {entries[0].decision.weight.format}",
+        f"{shards.block}-element block of {entries[0].decision.weight.format}",
         entries[0].span,
         help=f"sizes that work for {split.key}: {listed(works, 'or')}; "
         "or a format with smaller blocks, or more expert parallelism for experts",

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
+from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, error
-from precc.rules.wording import folded_names
 
 CODE = "P303"
 NAME = "block-on-two-contractions"

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract
+from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, error
-from precc.rules.wording import folded_names
 from precc.syntax.words import Role
 
 CODE = "P401"

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract
+from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, error
-from precc.rules.wording import folded_names
 from precc.syntax.words import Role
 
 CODE = "P503"
@@ -35,7 +35,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     """When both sides are asked for, and some experts have per-token scales on both."""
     if not (contract.wants("te") and contract.wants("sglang")):
         return
-    train, rollout = contract.train.etp, contract.rollout.expert_tp
+    train, served = contract.train.etp, contract.rollout
     scoped = [
         entry
         for entry in contract.quantized()
@@ -44,11 +44,11 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         and entry.decision.input is not None
         and entry.decision.input.scope == "per_token"
     ]
-    if scoped and train != rollout:
+    if scoped and train != served.expert_tp:
         yield error(
             CODE,
             f"{folded_names(scoped)} have per-token scales, and an expert is split over {train} "
-            f"in training and {rollout} in serving (tp={contract.rollout.tp} / ep={contract.rollout.ep})",
+            f"in training and {served.expert_tp} in serving (tp={served.tp} / ep={served.ep})",
             scoped[0].span,
-            help=f"make both equal: `rollout: tp={contract.rollout.tp} ep={max(1, contract.rollout.tp // train)}`",
+            help=f"leave experts whole on both sides: `train: etp=1` and `rollout: tp={served.tp} ep={served.tp}`",
         )

@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
+from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, error, warning
 from precc.formats import Decision
-from precc.rules.wording import folded_names
 
 CODE = "P505"
 NAME = "unsupported-pair"

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract
+from precc.contract.wording import listed
 from precc.diagnostics import Diagnostic, Severity, info
-from precc.rules.wording import listed
 
 CODE = "P507"
 NAME = "assumed-layout"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from precc.contract import Entry
+from precc.contract.entry import Entry
 from precc.contract.fold import fold
 
 
@@ -27,11 +27,31 @@ def tensors_of(entries: Iterable[Entry]) -> int:
 
 
 def folded_names(entries: Sequence[Entry], most: int = 3) -> str:
-    """The names of entries with their ranges of layers and experts, the first few of them."""
-    names = [f"`{line.name.removesuffix('.weight')}`" for line in fold(entries, lambda _: None)]
+    """The names of entries with their ranges of layers and experts, the first few of them.
+
+    Names that differ in their last word are one: `model.layers.{0..47}.mlp.experts.{0..127}.{down,gate,up}_proj`.
+    """
+    siblings: dict[str, list[str]] = {}
+    for line in fold(entries, lambda _: None):
+        parent, _, last = line.name.removesuffix(".weight").rpartition(".")
+        siblings.setdefault(parent, []).append(last)
+    names = [f"`{parent}{'.' if parent else ''}{_braced(last)}`" for parent, last in siblings.items()]
     if len(names) <= most:
         return listed(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def counted_names(entries: Sequence[Entry]) -> str:
+    """The names of entries, and how many tensors they stand for where that is more than one."""
+    total = tensors_of(entries)
+    return folded_names(entries) + (f" ({total:,} tensors)" if total > 1 else "")
+
+
+def _braced(words: list[str]) -> str:
+    if len(words) == 1:
+        return words[0]
+    tail = "_proj" if all(word.endswith("_proj") for word in words) else ""
+    return f"{{{','.join(word.removesuffix(tail) for word in words)}}}{tail}"
 
 
 def listed(words: Sequence[str], joint: str = "and") -> str:
