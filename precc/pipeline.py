@@ -14,8 +14,9 @@ from types import MappingProxyType
 
 from precc import rules
 from precc.backend import Artifact, Backend, Unsupported
-from precc.contract import Contract
-from precc.diagnostics import error
+from precc.contract import Contract, Entry
+from precc.contract.wording import counted_names
+from precc.diagnostics import Diagnostic, error
 from precc.front import Findings, ordered, read_policy
 from precc.graph.model import ModelGraph
 from precc.records import record
@@ -140,16 +141,21 @@ def read_back(contract: Contract, backend: Backend, artifacts: Mapping[str, str]
     """Artifacts → what the engine would decide, compared with the contract for every tensor."""
     wanted = backend.decides(contract)
     readings = backend.read_back(contract, artifacts)
-    compared = list(zip(contract.entries, wanted, readings, strict=True))
-    agree = sum(entry.tensor.count for entry, decision, reading in compared if reading.decision == decision)
-    findings = tuple(
-        error(
-            "P501",
-            f"{backend.name} would run {entry.tensor.name} as {reading.decision}; the contract says {decision}",
-            entry.span,
-            help=f"the artifacts decide it in {reading.because}; the policy in {entry.cause}",
-        )
-        for entry, decision, reading in compared
-        if reading.decision != decision
-    )
+    agree, differ = 0, dict[tuple[object, ...], list[Entry]]()
+    for entry, decision, reading in zip(contract.entries, wanted, readings, strict=True):
+        if reading.decision == decision:
+            agree += entry.tensor.count
+        else:
+            differ.setdefault((decision, reading.decision, reading.because, entry.cause), []).append(entry)
+    findings = tuple(_difference(backend.name, key, entries) for key, entries in differ.items())
     return Verification(sum(entry.tensor.count for entry in contract.entries), agree, findings)
+
+
+def _difference(target: str, key: tuple[object, ...], entries: Sequence[Entry]) -> Diagnostic:
+    decision, reading, because, cause = key
+    return error(
+        "P501",
+        f"{target} would run {counted_names(entries)} as {reading}; the contract says {decision}",
+        entries[0].span,
+        help=f"the artifacts decide it in {because}; the policy in {cause}",
+    )

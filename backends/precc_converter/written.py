@@ -99,7 +99,7 @@ def written(entry: Entry, model: ModelGraph) -> Written:
     return Written(
         action=_action(tensor, weight, has_power_of_two_scales(model)),
         weight=weight,
-        axis=tensor.contraction if weight.is_quantized else None,
+        axis=tensor.contraction if weight.is_quantized and tensor.is_gemm else None,
         group=tensor.scale_group if _shares_outer_scale(weight) else None,
         sources=tuple(_sources(tensor)),
         outputs=tuple(_outputs(tensor, decision)),

@@ -12,7 +12,7 @@ from precc.cli.config import fill
 from precc.cli.deciding import read_policy_file
 from precc.cli.errors import UsageError
 from precc.cli.output import check_overwrite, differences, output_files, write_output
-from precc.cli.paths import policy_files, policy_path
+from precc.cli.paths import policy_files, policy_path, shown
 from precc.cli.planning import make_plan, print_plan
 from precc.cli.reporting import show_beside
 from precc.cli.subjects import Targets, read_models, settings
@@ -136,7 +136,7 @@ def _to_json(result: Compiled) -> dict[str, Any]:
 
 
 def _print_check(result: Compiled) -> None:
-    where = f"{result.file} on {result.model.name}"
+    where = f"{shown(result.file)} on {result.model.name}"
     if result.done.has_errors:
         print(f"{where}: does not compile")
     elif result.stale:
@@ -153,5 +153,6 @@ def _print_compile(result: Compiled, options: Namespace) -> None:
     print()
     for emission in done.emissions:
         print(f"{emission.target}: {emission.agree:,} of {emission.tensors:,} tensors read back and agree")
-    verb = f"wrote {options.output}" if options.output else "would write"
-    print(f"{verb}: {', '.join(file.path for file in result.files)}")
+    print(f"wrote {options.output}:" if options.output else "would write:")
+    for file in result.files:
+        print(f"  {file.path}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from precc.cli.errors import Refused
-from precc.cli.paths import policy_path, recorded
+from precc.cli.paths import policy_path, recorded, shown
 from precc.cli.subjects import Targets, settings
 from precc.diagnostics import Diagnostic
 from precc.front import read_policy
@@ -23,7 +23,7 @@ def read_policy_file(argument: str) -> SourceFile:
     source = read_source(path)
     if isinstance(source, Diagnostic):
         raise Refused([source])
-    return replace(source, recorded=recorded(path))
+    return replace(source, path=shown(path), recorded=recorded(path))
 
 
 def decide(argument: str, model: ModelGraph, options: Namespace) -> tuple[Binding, Compilation]:

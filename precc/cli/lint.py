@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from precc.cli.arguments import ArgumentParser
 from precc.cli.config import fill
 from precc.cli.errors import UsageError
-from precc.cli.paths import policy_files
+from precc.cli.paths import policy_files, shown
 from precc.cli.reporting import FORMATS, merge_models, render
 from precc.diagnostics import Diagnostic, Severity
 from precc.front import ordered, read_policy
@@ -67,17 +67,18 @@ def run(options: Namespace) -> int:
     if findings or format != "text":
         print(render(findings, format), end="")
     if format == "text":
-        print(_summary(findings, len(files)))
+        print(_summary(findings, len(files), bool(options.models)))
     counted = any(finding.severity is not Severity.INFO for finding in findings)
     return int(counted and not options.exit_zero)
 
 
-def _summary(findings: list[Diagnostic], files: int) -> str:
+def _summary(findings: list[Diagnostic], files: int, models: bool) -> str:
     if findings:
         from precc.diagnostics.text import summary
 
         return summary(merge_models(findings))
-    return f"no findings in {files} file{'' if files == 1 else 's'}"
+    unseen = "" if models else "; nothing was checked on a model (--model)"
+    return f"no findings in {files} file{'' if files == 1 else 's'}{unseen}"
 
 
 class _Selection:
@@ -122,13 +123,14 @@ class _Linter:
         source = read_source(path)
         if isinstance(source, Diagnostic):
             return [source]
+        source = replace(source, path=shown(path))
         findings = self._check(source)
         if fix:
-            fixed = self._fix(source, findings)
+            fixed = self._fix(path, source, findings)
             findings = findings if fixed is source else self._check(fixed)
-        return list(ordered(findings, path))
+        return list(ordered(findings, source.path))
 
-    def _fix(self, source: SourceFile, findings: list[Diagnostic]) -> SourceFile:
+    def _fix(self, path: str, source: SourceFile, findings: list[Diagnostic]) -> SourceFile:
         from precc.cli.fixing import apply_fixes
         from precc.cli.writing import write_file
 
@@ -141,7 +143,7 @@ class _Linter:
             fixed = SourceFile(source.path, text)
             findings = self._check(fixed)
         if total:
-            write_file(source.path, fixed.text)
+            write_file(path, fixed.text)
             print(f"{source.path}: {total} finding{'' if total == 1 else 's'} fixed", file=sys.stderr)
         return fixed
 

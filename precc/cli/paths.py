@@ -57,6 +57,17 @@ def _ready(name: str) -> str:
     raise UsageError(f"`{name}` is neither a file nor a ready policy", hint)
 
 
+def shown(path: str) -> str:
+    """A policy's path as findings show it: as it was given, or `policies/…` for a ready one outside this folder."""
+    return recorded(path) if os.path.isabs(path) and _is_ready(path) else path
+
+
+def _is_ready(path: str) -> bool:
+    from precc.resolve.extends import shipped_policies
+
+    return os.path.realpath(os.path.dirname(path)) == str(shipped_policies())
+
+
 def recorded(path: str) -> str:
     """A policy's path as contracts record it: the same wherever the project lies and whoever compiles it."""
     if not os.path.exists(path):

@@ -91,7 +91,7 @@ def _share(part: int, total: int) -> float:
 
 
 def _rules(binding: Binding) -> list[Row]:
-    """The default, then every rule: how many tensors it matched, and of how many it decides some part."""
+    """The default, then every rule: how many tensors it may decide about, and of how many it decides some part."""
     entries, default = binding.contract.entries, binding.policy.default
     rows = []
     if default is not None:
@@ -99,7 +99,7 @@ def _rules(binding: Binding) -> list[Row]:
         won = [entry for entry in entries if any(_is(cause, default) for _, cause in entry.clauses)]
         rows.append(_rule(default, [*beaten, *won], won))
     for use in binding.uses:
-        rows.append(_rule(use.rule, [entries[at] for at in use.matched], [entries[at] for at in use.won]))
+        rows.append(_rule(use.rule, [entries[at] for at in use.reached], [entries[at] for at in use.won]))
     return rows
 
 

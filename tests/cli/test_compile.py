@@ -152,7 +152,7 @@ def test_without_an_output_nothing_is_written(run: Run, project: Path) -> None:
     before = sorted(project.rglob("*"))
     result = run("compile", "nvfp4_rl", "--model", QWEN)
     assert result.status == 0
-    assert "would write: contract.json, report.html, " in result.out
+    assert "would write:\n  contract.json\n  report.html\n" in result.out
     assert sorted(project.rglob("*")) == before
 
 

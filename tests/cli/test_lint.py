@@ -14,7 +14,11 @@ QWEN, DEEPSEEK = "qwen3-30b-a3b", "deepseek-v3"
 
 def test_a_clean_policy_has_no_findings(run: Run, policy: Write) -> None:
     """Status 0 and one line."""
-    assert run("lint", policy("default: mxfp8\n")) == (0, "no findings in 1 file\n", "")
+    assert run("lint", policy("default: mxfp8\n")) == (
+        0,
+        "no findings in 1 file; nothing was checked on a model (--model)\n",
+        "",
+    )
 
 
 def test_an_error_is_pictured_and_fails_the_lint(run: Run, policy: Write) -> None:

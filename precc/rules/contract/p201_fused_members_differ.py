@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
-from precc.contract.wording import amount, folded_names
+from precc.contract.wording import folded_names, listed
 from precc.diagnostics import Diagnostic, Label, Severity, error
 from precc.formats import Decision
 from precc.graph.model import Engine
@@ -35,23 +35,31 @@ _ENGINES: tuple[tuple[str, Engine, str], ...] = (
 )
 
 
+_Pairs = list[tuple[Entry, Entry]]
+
+
 def check(contract: Contract) -> Iterator[Diagnostic]:
-    """Every fused GEMM of every engine that is asked for; layers with the same conflict are one finding."""
+    """Every fused GEMM of every engine that is asked for. Layers, and engines, with the same conflict are one."""
+    conflicts: dict[tuple[object, object], tuple[list[str], _Pairs]] = {}
     for target, engine, title in _ENGINES:
         if contract.wants(target):
-            yield from _check_engine(contract, engine, title)
+            for causes, pairs in _conflicts(contract, engine).items():
+                titles, _ = conflicts.setdefault(causes, ([], pairs))
+                titles.append(title)
+    for titles, pairs in conflicts.values():
+        yield _finding(pairs, titles)
 
 
-def _check_engine(contract: Contract, engine: Engine, title: str) -> Iterator[Diagnostic]:
-    conflicts: dict[tuple[object, object], list[tuple[Entry, Entry]]] = {}
+def _conflicts(contract: Contract, engine: Engine) -> dict[tuple[object, object], _Pairs]:
+    """The two rules that meet in one GEMM → the members that differ, one pair a GEMM."""
+    found: dict[tuple[object, object], _Pairs] = {}
     for members in fused_groups(contract, engine).values():
         first = members[0]
         for other in members[1:]:
             if _seen_by(engine, other.decision) != _seen_by(engine, first.decision):
-                conflicts.setdefault((first.cause, other.cause), []).append((first, other))
+                found.setdefault((first.cause, other.cause), []).append((first, other))
                 break
-    for pairs in conflicts.values():
-        yield _finding(pairs, title)
+    return found
 
 
 def fused_groups(contract: Contract, engine: Engine) -> dict[str, list[Entry]]:
@@ -73,16 +81,15 @@ def _seen_by(engine: Engine, decision: Decision) -> object:
     return decision
 
 
-def _finding(pairs: list[tuple[Entry, Entry]], title: str) -> Diagnostic:
+def _finding(pairs: _Pairs, titles: list[str]) -> Diagnostic:
     first, other = pairs[0]
-    lefts, rights = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    decided = first if first.span is None else other
-    spans = [entry.span for entry in (first, other) if entry.span is not None]
+    runs = "run" if len(titles) > 1 else "runs"
+    spans = sorted((entry.span for entry in (first, other) if entry.span is not None), key=lambda span: span.start)
     return error(
         CODE,
-        f"{title} runs {folded_names(lefts)} and {folded_names(rights)} as one GEMM "
-        f"(in {amount(len(pairs), 'place')}): {first.decision} against {other.decision}",
-        decided.span or (spans[0] if spans else None),
-        labels=tuple(Label(span, "decided here") for span in spans[:1]) if len(spans) == 2 else (),
+        f"{listed(titles)} {runs} {folded_names([pair[0] for pair in pairs])} and "
+        f"{folded_names([pair[1] for pair in pairs])} as one GEMM: {first.decision} against {other.decision}",
+        spans[-1] if spans else None,
+        labels=tuple(Label(span, "the other is decided here") for span in spans[:-1]),
         help="give all members of a fused GEMM one decision, for example `{q,k,v}_proj` or `@routed_experts`",
     )

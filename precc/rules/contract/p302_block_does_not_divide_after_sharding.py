@@ -36,11 +36,13 @@ SEVERITY = Severity.ERROR
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """How one side splits one tensor: the side, what the number of ranks is called, and the number."""
+    """How one side splits one tensor: the side, what the number of ranks is called, the number, and the numbers that
+    this model could be run with (they divide its attention heads)."""
 
     side: str
     key: str
     ranks: int
+    possible: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +75,23 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
 
 def _splits(contract: Contract, entry: Entry) -> Iterator[_Split]:
     is_expert = entry.tensor.role is Role.ROUTED_EXPERTS
+    possible = _possible(contract)
     if contract.wants("te") and entry.decision.trains_quantized:
-        train = contract.train
-        yield _Split("training", "etp", train.etp) if is_expert else _Split("training", "tp", train.tp)
+        key = "etp" if is_expert else "tp"
+        yield _Split("training", key, getattr(contract.train, key), possible)
     if contract.wants("sglang"):
         rollout = contract.rollout
         if is_expert:
-            yield _Split("serving", "tp / ep", rollout.expert_tp)
+            yield _Split("serving", "tp / ep", rollout.expert_tp, possible)
         else:
             in_attention = Role.ATTENTION in (entry.tensor.role, *entry.tensor.within)
-            yield _Split("serving", "tp", rollout.attention_tp if in_attention else rollout.tp)
+            yield _Split("serving", "tp", rollout.attention_tp if in_attention else rollout.tp, possible)
+
+
+def _possible(contract: Contract) -> tuple[int, ...]:
+    heads = contract.model.config.get("num_attention_heads")
+    most = heads if isinstance(heads, int) else 64
+    return tuple(ranks for ranks in range(1, most + 1) if most % ranks == 0)
 
 
 def _size_and_block(entry: Entry) -> tuple[int, int]:
@@ -102,7 +111,7 @@ def _most_shards(contract: Contract, entry: Entry) -> int | None:
 
 
 def _finding(entries: list[Entry], shards: _Shards, split: _Split) -> Diagnostic:
-    works = [str(ranks) for ranks in range(1, max(64, split.ranks) + 1) if shards.fit(ranks)]
+    works = [str(ranks) for ranks in split.possible if shards.fit(ranks)]
     left = f"{shards.size} / {split.ranks} = {shards.size / split.ranks:g}"
     return error(
         CODE,

@@ -29,6 +29,8 @@ CODE = "P507"
 NAME = "assumed-layout"
 SEVERITY = Severity.INFO
 
+EXAMPLES = {"train": "train: gpu=b200 tp=1 pp=1 ep=8", "rollout": "rollout: gpu=b200 tp=8 ep=8"}
+
 _SIDES = (("te", "train"), ("sglang", "rollout"))
 
 
@@ -42,6 +44,6 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         yield info(
             CODE,
             f"no {listed([f'`{side}:`' for side in missing])} layout is stated: gpu={layout.gpu}, all sizes 1 assumed",
-            help="write `train: gpu=b200 tp=1 pp=1 ep=8` and `rollout: gpu=b200 tp=8 ep=8`, "
-            "or pass --train and --rollout",
+            help=f"write {listed([f'`{EXAMPLES[side]}`' for side in missing])}, "
+            f"or pass {listed([f'--{side}' for side in missing])}",
         )
