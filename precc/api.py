@@ -10,6 +10,7 @@ from precc.contract import Contract
 from precc.diagnostics import Diagnostic
 from precc.graph.reading import read_model
 from precc.pipeline import compile_policy, emit_contract
+from precc.resolve.extends import shipped_policies
 from precc.source import SourceFile
 from precc.syntax import read_source
 
@@ -23,15 +24,22 @@ class PolicyError(Exception):
 
 
 def compile(policy: str | Path, model: str | Path, targets: Sequence[str] = ()) -> Contract:
-    """This compiles a policy file for a model: a catalogue name, a `config.json` or a checkpoint folder.
+    """This compiles a policy file, or a ready policy by its name.
+
+    The model is a catalogue name, a `config.json` or a checkpoint folder.
 
     The artifacts of `targets` are emitted and read back as a check; `emit` returns them. Raises PolicyError, and
     ModelError for a model that cannot be read.
     """
-    source = read_source(Path(policy))
+    source = read_source(_policy_path(policy))
     if isinstance(source, Diagnostic):
         raise PolicyError([source])
     return compile_source(source, str(model), targets)
+
+
+def _policy_path(policy: str | Path) -> Path:
+    ready = shipped_policies() / f"{policy}.prec"
+    return ready if not Path(policy).exists() and ready.is_file() else Path(policy)
 
 
 def compile_source(source: SourceFile, model: str, targets: Sequence[str] = ()) -> Contract:

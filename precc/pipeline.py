@@ -20,6 +20,7 @@ from precc.diagnostics import Diagnostic, error
 from precc.front import Findings, ordered, read_policy
 from precc.graph.model import ModelGraph
 from precc.records import record
+from precc.records import replace as replace_span
 from precc.resolve.bind import Binding, bind
 from precc.resolve.policy import Policy
 from precc.rules.ignores import Ignores
@@ -105,7 +106,16 @@ def compile_policy(
         emissions.append(emission)
         findings += found
     unused = kept.unused() if settings.complete else ()
-    return Compilation(decided.policy, binding, tuple(emissions), ordered((*findings, *unused), source.path))
+    placed = tuple(_placed(finding, decided.policy) for finding in (*findings, *unused))
+    return Compilation(decided.policy, binding, tuple(emissions), ordered(placed, source.path))
+
+
+def _placed(finding: Diagnostic, policy: Policy) -> Diagnostic:
+    """What is said of a layout stands at the layout's line; of one that is not stated, at the head of the file."""
+    if finding.span is not None:
+        return finding
+    stated = next((layout.span for layout in (*policy.train, *policy.rollout)), None)
+    return replace_span(finding, span=stated or policy.source.span(0, 0))
 
 
 def _decide(
@@ -118,7 +128,8 @@ def _decide(
         return Compilation(policy, findings=findings), kept
     binding = settings.apply(bind(policy, model), tuple(targets))
     findings += kept.filter((*rules.check_binding(binding), *rules.check_contract(binding.contract)))
-    return Compilation(policy, binding, findings=ordered(findings, source.path)), kept
+    placed = tuple(_placed(finding, policy) for finding in findings)
+    return Compilation(policy, binding, findings=ordered(placed, source.path)), kept
 
 
 def emit_contract(

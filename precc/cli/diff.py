@@ -113,8 +113,8 @@ def _changes(a: Contract, b: Contract) -> Iterator[dict[str, Any]]:
             "name": line.name,
             "tensors": count,
             "parameters": count * line.entry.tensor.parameters // line.entry.tensor.count,
-            "a": None if before is None else str(before),
-            "b": None if after is None else str(after),
+            "a": None if before is None else before.to_json(),
+            "b": None if after is None else after.to_json(),
         }
 
 
@@ -159,6 +159,10 @@ def _within(entries: list[Entry], experts: range | None) -> Entry | None:
     return None
 
 
+def _text(decision: dict[str, Any] | None) -> str:
+    return "-" if decision is None else str(Decision.from_json(decision))
+
+
 def _print(shown: dict[str, Any]) -> None:
     a, b = shown["a"], shown["b"]
     if shown["equal"]:
@@ -171,7 +175,7 @@ def _print(shown: dict[str, Any]) -> None:
     if shown["tensors"]:
         print()
         rows = [
-            (f"{row['tensors']:,}", f"{row['parameters']:,}", row["name"], row["a"] or "-", row["b"] or "-")
+            (f"{row['tensors']:,}", f"{row['parameters']:,}", row["name"], _text(row["a"]), _text(row["b"]))
             for row in shown["tensors"]
         ]
         print_table((">tensors", ">parameters", "name", "a", "b"), rows)

@@ -75,11 +75,12 @@ def _place(cause: dict[str, Any]) -> dict[str, Any]:
     return {"file": cause["file"], "line": cause["line"]}
 
 
-def _names(contract: Contract, entry: Entry, backends: Iterable[Backend]) -> dict[str, str]:
+def _names(contract: Contract, entry: Entry, backends: Iterable[Backend]) -> dict[str, str | None]:
     """The tensor's name in the checkpoint, and what each engine calls its module."""
-    names = {"huggingface": entry.tensor.name}
+    names: dict[str, str | None] = {"huggingface": entry.tensor.name}
     for backend in backends:
-        names.update(backend.names(contract, entry))
+        known = next((told for other in contract.entries if (told := backend.names(contract, other))), {})
+        names |= dict.fromkeys(known) | dict(backend.names(contract, entry))
     return names
 
 
@@ -107,7 +108,7 @@ def _lines(shown: dict[str, Any], entry: Entry) -> Iterator[str]:
     rows: list[tuple[str, str]] = [("decision", str(entry.decision)), ("rule", str(entry.cause))]
     rows += [("", f"{part} from {cause}") for part, cause in entry.clauses if cause != entry.cause]
     rows += [("beaten", str(cause)) for cause in entry.beaten]
-    rows += list(shown["names"].items())
+    rows += [(engine, name or "no module of its own") for engine, name in shown["names"].items()]
     rows += [("fused with", name) for name in shown["fused_with"]]
     rows += [("shares scale with", name) for name in shown["shares_scale_with"]]
     before = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from difflib import unified_diff
+from io import StringIO
 
 from precc.cli.arguments import ArgumentParser
 from precc.cli.paths import policy_files
@@ -60,7 +61,7 @@ def _format(path: str) -> tuple[SourceFile, str, list[Diagnostic]]:
 
 
 def _diff(source: SourceFile, text: str) -> list[str]:
-    before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
+    before, after = (StringIO(version, newline="\n").readlines() for version in (source.text, text))
     lines = unified_diff(before, after, source.path, f"{source.path} (formatted)")
     return [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from precc.cli.arguments import ArgumentParser
 from precc.cli.config import fill
-from precc.cli.errors import UsageError
+from precc.cli.errors import Refused, UsageError
 from precc.cli.paths import policy_files, shown
 from precc.cli.reporting import FORMATS, merge_models, render
 from precc.diagnostics import Diagnostic, Severity
@@ -155,7 +155,10 @@ class _Linter:
             return alone
         from precc.pipeline import compile_policy
 
-        backends = self._targets.backends(policy)
+        try:
+            backends = self._targets.backends(policy)
+        except Refused as refused:
+            return [*alone, *refused.findings]
         chosen = replace(self._settings, complete=self._targets.are_all(policy))
         runs = [compile_policy(source, model, backends, chosen).findings for model in self._models]
         return [*alone, *_on_models(runs, set(alone))]

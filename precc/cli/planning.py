@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from precc.cli.terminal import gib, percent, print_table
-from precc.contract import Cause, Entry
+from precc.contract import Entry
 from precc.formats import FORMATS
 from precc.graph.model import Tensor
 from precc.resolve.bind import Binding
@@ -91,20 +91,12 @@ def _share(part: int, total: int) -> float:
 
 
 def _rules(binding: Binding) -> list[Row]:
-    """The default, then every rule: how many tensors it may decide about, and of how many it decides some part."""
-    entries, default = binding.contract.entries, binding.policy.default
-    rows = []
-    if default is not None:
-        beaten = [entry for entry in entries if any(_is(cause, default) for cause in entry.beaten)]
-        won = [entry for entry in entries if any(_is(cause, default) for _, cause in entry.clauses)]
-        rows.append(_rule(default, [*beaten, *won], won))
-    for use in binding.uses:
-        rows.append(_rule(use.rule, [entries[at] for at in use.reached], [entries[at] for at in use.won]))
-    return rows
-
-
-def _is(cause: Cause, rule: PolicyRule) -> bool:
-    return cause.span == rule.span
+    """The defaults, then every rule: how many tensors it may decide about, and of how many it decides some part."""
+    entries = binding.contract.entries
+    return [
+        _rule(use.rule, [entries[at] for at in use.reached], [entries[at] for at in use.won])
+        for use in (*binding.defaults, *binding.uses)
+    ]
 
 
 def _rule(rule: PolicyRule, matched: Sequence[Entry], won: Sequence[Entry]) -> Row:

@@ -6,7 +6,8 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from precc.cli.errors import UsageError
+from precc.cli.errors import Refused, UsageError
+from precc.diagnostics import error
 from precc.source import SourceFile
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Targets:
     def of(self, policy: Policy) -> list[str]:
         """The targets to compile a policy for, by name."""
         own = policy.targets.names if policy.targets else tuple(self._known)
-        self._check(own, f"the policy `{policy.name}`")
+        self._check_policy(policy)
         if self._asked:
             for name in self._asked:
                 if name not in own:
@@ -86,6 +87,13 @@ class Targets:
                 f"the policy `{policy.name}` is for {', '.join(own)}, [tool.precc] asks for {', '.join(self._defaults)}"
             )
         return chosen
+
+    def _check_policy(self, policy: Policy) -> None:
+        unknown = [name for name in (policy.targets.names if policy.targets else ()) if name not in self._known]
+        if unknown and policy.targets is not None:
+            known = ", ".join(sorted(self._known))
+            message = f"no target `{unknown[0]}` is installed"
+            raise Refused([error("P021", message, policy.targets.span, help=f"targets: {known}")])
 
     def are_all(self, policy: Policy) -> bool:
         """Whether these are all the targets that a policy is for."""

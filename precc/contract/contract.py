@@ -85,5 +85,5 @@ def _readings(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 def _templates(path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int | None]]:
     yield path, None
     for position, word in enumerate(path):
-        if word.isdecimal():
+        if word.isdecimal() and str(int(word)) == word:
             yield (*path[:position], EXPERT, *path[position + 1 :]), int(word)

@@ -54,3 +54,7 @@ class Entry:
     def span(self) -> Span | None:
         """Where the deciding rule stands."""
         return self.cause.span
+
+    def span_of(self, part: str) -> Span | None:
+        """Where the rule stands that set one part (`weight`, `input`, `backward`, `train`…); else the deciding rule."""
+        return next((cause.span for set_part, cause in self.clauses if set_part == part), self.span)

@@ -136,17 +136,8 @@ class Decision:
         )
 
     def __str__(self) -> str:
-        if not self.is_quantized:
-            return self.weight.format
-        if self.input is None or self.weight.format == self.input.format:
-            scoped = self.input if self.input is not None and self.input.scope is not None else self.weight
-            words = [str(scoped)]
-            if self.weight.block == (16, 16):
-                words.append("weight_block 16x16")
-        elif self.input.is_quantized:
-            words = [f"weight {self.weight}", f"input {self.input}"]
-        else:
-            words = [f"weight {self.weight}"]
+        """The spec that a policy would give it; equal texts are equal decisions."""
+        words = [self._operands()]
         if self.backward is not None:
             words.append(f"backward {self.backward}")
         if self.hadamard:
@@ -156,6 +147,26 @@ class Decision:
         if self.train is not None:
             words.append(f"train {self.train}")
         return ", ".join(words)
+
+    def _operands(self) -> str:
+        weight, operand = self.weight, self.input
+        if operand is None or (operand == weight and not weight.is_quantized):
+            return weight.format if operand is not None or not weight.is_quantized else f"weight {weight}"
+        if operand.format == "bf16":
+            return f"weight {weight}"
+        if not self._is_short(operand):
+            return f"weight {weight}, input {operand}"
+        return str(operand) + (", weight_block 16x16" if weight.block == (16, 16) else "")
+
+    def _is_short(self, operand: Quantization) -> bool:
+        """Whether `FORMAT [SCOPE]`, with the same options for both operands, says it all."""
+        weight = self.weight
+        alike = (weight.format, weight.scale, weight.four_over_six) == (
+            operand.format,
+            operand.scale,
+            operand.four_over_six,
+        )
+        return alike and not operand.static and weight.scope == FORMATS[weight.format].weight_scope
 
 
 BF16 = Decision(Quantization("bf16"), Quantization("bf16"))

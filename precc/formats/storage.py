@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import ceil, prod
 from typing import Literal, TypeAlias
 
@@ -63,6 +64,7 @@ def stored_parts(decision: Decision, shape: tuple[int, ...], contracted: int = -
         yield StoredPart("input_scale", "F32", tuple(lead))
 
 
+@lru_cache(maxsize=4096)
 def stored_bits(decision: Decision, shape: tuple[int, ...], contracted: int = -1) -> int:
     """This is what one weight occupies in a checkpoint, scales included, in bits."""
     return sum(part.bits for part in stored_parts(decision, shape, contracted))

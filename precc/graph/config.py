@@ -91,7 +91,7 @@ def describe(raw: Mapping[str, object], source: str, lm_head_stored: bool | None
 def _flatten(raw: Mapping[str, object]) -> Mapping[str, object]:
     """The language model's fields on one level; a multimodal wrapper keeps them in `text_config`."""
     text = raw.get("text_config")
-    return {**raw, **text} if isinstance(text, dict) else raw
+    return {**text, **raw} if isinstance(text, dict) else raw
 
 
 def _family(raw: Mapping[str, object], source: str) -> tuple[Family, str]:

@@ -17,7 +17,7 @@ Engine: TypeAlias = Literal["megatron", "sglang"]
 Parallel: TypeAlias = Literal["column", "row"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tensor:
     """One logical weight, or the same weight of a range of experts.
 
@@ -67,6 +67,21 @@ class Tensor:
     def name(self) -> str:
         """The stored name, a range of experts written `{0..255}`."""
         return f"{self.module}.{self.parameter}" if self.parameter else self.module
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The components that selectors see: the module, and the parameter where it is not `weight`.
+
+        A range of experts is seen as its first.
+        """
+        first = "" if self.experts is None else str(self.experts.start)
+        path = self.path if self.experts is None else tuple(first if word == EXPERT else word for word in self.path)
+        return path if self.parameter in ("", "weight") else (*path, self.parameter)
+
+    @cached_property
+    def word_set(self) -> frozenset[str]:
+        """The same without order."""
+        return frozenset(self.words)
 
     def expert_path(self, expert: int) -> tuple[str, ...]:
         """The path of one expert's tensor."""

@@ -7,9 +7,9 @@ from fractions import Fraction
 from math import ceil
 from re import compile as compile_pattern
 from re import escape
-from typing import TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from precc.graph.model import EXPERT, Tensor
+from precc.graph.model import Tensor
 from precc.syntax.ast import (
     AnyDepth,
     Bound,
@@ -66,16 +66,6 @@ def reaches(bits: int, tensor: Tensor) -> bool:
     return bits & needed == needed
 
 
-def full_path(tensor: Tensor) -> tuple[str, ...]:
-    """The components that selectors see: the module, and the parameter where it is not `weight`. A range of experts
-    is seen as its first."""
-    path = tensor.path
-    if tensor.experts is not None:
-        first = str(tensor.experts.start)
-        path = tuple(first if word == EXPERT else word for word in path)
-    return path if tensor.parameter in ("", "weight") else (*path, tensor.parameter)
-
-
 def _combined(selector: CombinedSelector, layers: int) -> Matcher:
     left, right = matcher(selector.left, layers), matcher(selector.right, layers)
     if selector.operator == "except":
@@ -104,67 +94,70 @@ def _role_matcher(role: Role) -> Matcher:
 
 # --- paths -------------------------------------------------------------------------------------------
 
-_Step: TypeAlias = tuple[str, Callable[[str], bool], bool]
-"""Kind of component (`name`, `depth`, `layers`), the test of a word, and whether the component is literal."""
+_Place: TypeAlias = tuple[int, int]
+"""Where in the path a partial match stands, and what it has opened."""
+
+
+class _Step(NamedTuple):
+    """One component of a path selector, compiled."""
+
+    kind: Literal["name", "depth", "layers"]
+    accepts: Callable[[str], bool]
+    literal: bool = False
 
 
 def _path_matcher(selector: PathSelector, layers: int) -> Matcher:
     steps = tuple(_step(component, layers) for component in selector.components)
-    first = selector.components[0]
-    words = frozenset(first.alternatives) if isinstance(first, Name) and first.is_literal else None
+    needed = frozenset(
+        component.alternatives[0]
+        for component in selector.components
+        if isinstance(component, Name) and component.is_literal and len(component.alternatives) == 1
+    )
 
     def test(tensor: Tensor) -> int:
-        path = full_path(tensor)
-        if words is not None and words.isdisjoint(path):
-            return 0
-        found = 0
-        for start in range(len(path)):
-            found |= _run(steps, 0, path, start, tensor, 0)
-        return found
+        return _matched(steps, tensor) if needed <= tensor.word_set else 0
 
     return test
 
 
-def _run(steps: tuple[_Step, ...], at: int, path: tuple[str, ...], here: int, tensor: Tensor, opened: int) -> int:
-    """The bits of all ways in which the steps from `at` on match the path from `here` on."""
-    if at == len(steps):
-        return MATCHES | opened
-    kind, accepts, literal = steps[at]
-    if kind == "depth":
-        ends = range(here, len(path) + 1)
-        return _any(_run(steps, at + 1, path, end, tensor, opened) for end in ends)
-    if here >= len(path):
-        return 0
-    if kind == "layers":
-        if path[here] != "layers" or here + 1 >= len(path) or tensor.layer is None:
-            return 0
-        if path[here + 1] != str(tensor.layer) or not accepts(path[here + 1]):
-            return 0
-        return _run(steps, at + 1, path, here + 2, tensor, opened)
-    if not accepts(path[here]):
-        return 0
-    if literal and tensor.outer is not None and here == tensor.outer_depth - 1:
-        opened |= OPENS_OUTER
-    if literal and at == len(steps) - 1 and here == len(path) - 1:
-        opened |= OPENS_OWN
-    return _run(steps, at + 1, path, here + 1, tensor, opened)
-
-
-def _any(bits: Iterable[int]) -> int:
-    found = 0
-    for more in bits:
-        found |= more
+def _matched(steps: tuple[_Step, ...], tensor: Tensor) -> int:
+    """The bits of all ways in which a run of the path matches the steps."""
+    path = tensor.words
+    places = {(start, 0) for start in range(len(path))}
+    for at, step in enumerate(steps):
+        places = {after for place in places for after in _after(step, at == len(steps) - 1, place, path, tensor)}
+    found = MATCHES if places else 0
+    for _, opened in places:
+        found |= opened
     return found
+
+
+def _after(step: _Step, last: bool, place: _Place, path: tuple[str, ...], tensor: Tensor) -> Iterable[_Place]:
+    """Where one step leads from a place."""
+    here, opened = place
+    if step.kind == "depth":
+        return ((end, opened) for end in range(here, len(path) + 1))
+    if here >= len(path):
+        return ()
+    if step.kind == "layers":
+        inside = tensor.layer is not None and path[here : here + 2] == ("layers", str(tensor.layer))
+        return ((here + 2, opened),) if inside and step.accepts(path[here + 1]) else ()
+    if not step.accepts(path[here]):
+        return ()
+    if step.literal and tensor.outer is not None and here == tensor.outer_depth - 1:
+        opened |= OPENS_OUTER
+    if step.literal and last and here == len(path) - 1:
+        opened |= OPENS_OWN
+    return ((here + 1, opened),)
 
 
 def _step(component: Component, layers: int) -> _Step:
     if isinstance(component, AnyDepth):
-        return "depth", lambda _: True, False
+        return _Step("depth", lambda _: True)
     if isinstance(component, Layers):
         chosen, _ = chosen_layers(component.which, layers)
-        words = frozenset(map(str, chosen))
-        return "layers", words.__contains__, False
-    return "name", word_test(component.alternatives), component.is_literal
+        return _Step("layers", frozenset(map(str, chosen)).__contains__)
+    return _Step("name", word_test(component.alternatives), component.is_literal)
 
 
 def word_test(alternatives: tuple[str, ...]) -> Callable[[str], bool]:
@@ -205,16 +198,19 @@ def _edge(bound: Bound, layers: int) -> int:
 
 def split_experts(tensors: Iterable[Tensor], selectors: Iterable[Selector]) -> tuple[Tensor, ...]:
     """This cuts ranges of experts so that each selector reaches all of a range or none of it."""
-    tests = [word_test((word,)) for word in sorted(set(_numeric_words(selectors)))]
+    tests = [word_test(alternatives) for alternatives in dict.fromkeys(_numeric_components(selectors))]
     if not tests:
         return tuple(tensors)
     cuts: dict[range, tuple[range, ...]] = {}
     found: list[Tensor] = []
     for tensor in tensors:
-        if tensor.experts is None:
+        experts = tensor.experts
+        if experts is None:
             found.append(tensor)
             continue
-        pieces = cuts.setdefault(tensor.experts, tuple(_cut(tensor.experts, tests)))
+        if experts not in cuts:
+            cuts[experts] = tuple(_cut(experts, tests))
+        pieces = cuts[experts]
         found.extend([tensor] if len(pieces) == 1 else map(tensor.narrowed, pieces))
     return tuple(found)
 
@@ -229,22 +225,23 @@ def _cut(experts: range, tests: list[Callable[[str], bool]]) -> Iterator[range]:
     yield range(start, experts.stop)
 
 
-def _numeric_words(selectors: Iterable[Selector]) -> Iterator[str]:
-    """The alternatives that could tell one expert's number from another's."""
+def _numeric_components(selectors: Iterable[Selector]) -> Iterator[tuple[str, ...]]:
+    """The components that could tell one expert's number from another's."""
     for selector in selectors:
         if isinstance(selector, GroupSelector):
-            yield from _numeric_words(selector.members)
+            yield from _numeric_components(selector.members)
         elif isinstance(selector, CombinedSelector):
-            yield from _numeric_words((selector.left, selector.right))
+            yield from _numeric_components((selector.left, selector.right))
         elif isinstance(selector, PathSelector):
             yield from _numeric_in_path(selector.components)
 
 
-def _numeric_in_path(components: tuple[Component, ...]) -> Iterator[str]:
+def _numeric_in_path(components: tuple[Component, ...]) -> Iterator[tuple[str, ...]]:
     previous: Component | None = None
     for component in components:
         after_layers = isinstance(previous, Name) and previous.alternatives == ("layers",)
         if isinstance(component, Name) and not after_layers:
-            plain = (word for word in component.alternatives if word.strip("*").replace("*", "").isdecimal())
-            yield from plain
+            words = (word for word in component.alternatives if word.replace("*", "").isdecimal())
+            if any(True for _ in words):
+                yield component.alternatives
         previous = component

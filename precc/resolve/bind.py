@@ -32,11 +32,12 @@ class RuleUse:
 
 @dataclass(frozen=True)
 class Binding:
-    """A policy on a model: the contract, and what each of its rules did."""
+    """A policy on a model: the contract, and what each of its rules and defaults did."""
 
     policy: Policy
     contract: Contract
     uses: tuple[RuleUse, ...]
+    defaults: tuple[RuleUse, ...] = ()
 
     @property
     def model(self) -> ModelGraph:
@@ -49,8 +50,9 @@ def bind(policy: Policy, model: ModelGraph) -> Binding:
     if len(tensors) != len(model.tensors):
         model = ModelGraph(model.name, model.architecture, model.family, model.layers, tensors, model.config)
     uses = tuple(RuleUse(rule) for rule in policy.rules)
+    defaults = tuple(RuleUse(rule) for rule in policy.defaults)
     matchers = [_rule_matcher(rule, model.layers) for rule in policy.rules]
-    entries = tuple(_decide(at, tensor, policy, uses, matchers) for at, tensor in enumerate(tensors))
+    entries = tuple(_decide(at, tensor, defaults, uses, matchers) for at, tensor in enumerate(tensors))
     contract = Contract(
         model=model,
         policy=policy.name,
@@ -60,7 +62,7 @@ def bind(policy: Policy, model: ModelGraph) -> Binding:
         rollout=RolloutLayout().with_settings(_settings(policy.rollout)),
         targets=policy.targets.names if policy.targets else None,
     )
-    return Binding(policy, contract, uses)
+    return Binding(policy, contract, uses, defaults)
 
 
 def _settings(layouts: tuple[Layout, ...]) -> dict[str, str]:
@@ -79,7 +81,9 @@ def _rule_matcher(rule: PolicyRule, layers: int) -> Matcher:
     return union([matcher(selector, layers) for selector in rule.selectors])
 
 
-def _decide(at: int, tensor: Tensor, policy: Policy, uses: tuple[RuleUse, ...], matchers: list[Matcher]) -> Entry:
+def _decide(
+    at: int, tensor: Tensor, defaults: tuple[RuleUse, ...], uses: tuple[RuleUse, ...], matchers: list[Matcher]
+) -> Entry:
     reached = []
     for use, test in zip(uses, matchers, strict=True):
         bits = test(tensor)
@@ -88,10 +92,17 @@ def _decide(at: int, tensor: Tensor, policy: Policy, uses: tuple[RuleUse, ...], 
             if reaches(bits, tensor):
                 use.reached.append(at)
                 reached.append(use)
-    closed = tensor.protected or tensor.outer is not None or not tensor.is_gemm
-    if closed and not any(use.rule.sets_format for use in reached):
-        return _keep(tensor)
-    return _cascade(at, tensor, None if closed else policy.default, reached)
+    if is_closed(tensor):
+        return _cascade(at, tensor, reached) if any(use.rule.sets_format for use in reached) else _keep(tensor)
+    for use in defaults:
+        use.matched.append(at)
+        use.reached.append(at)
+    return _cascade(at, tensor, [*defaults, *reached])
+
+
+def is_closed(tensor: Tensor) -> bool:
+    """Whether a tensor keeps its precision until a rule with a format names it."""
+    return tensor.protected or tensor.outer is not None or not tensor.is_gemm
 
 
 def _keep(tensor: Tensor) -> Entry:
@@ -106,10 +117,8 @@ def _protection(tensor: Tensor) -> str:
     return tensor.role.value if tensor.role is not None else tensor.part
 
 
-def _cascade(at: int, tensor: Tensor, default: PolicyRule | None, reached: list[RuleUse]) -> Entry:
+def _cascade(at: int, tensor: Tensor, reached: list[RuleUse]) -> Entry:
     draft = Draft()
-    if default is not None:
-        draft.apply(default)
     for use in reached:
         draft.apply(use.rule)
     decision = draft.decision()
@@ -121,8 +130,6 @@ def _cascade(at: int, tensor: Tensor, default: PolicyRule | None, reached: list[
         if use.rule.cause in winners:
             use.won.append(at)
     beaten = tuple(use.rule.cause for use in reversed(reached) if use.rule.cause not in winners)
-    if default is not None and default.cause not in winners:
-        beaten = (*beaten, default.cause)
     cause = causes.get("weight", BUILT_IN_DEFAULT)
     return Entry(tensor, decision, cause, tuple(causes.items()), beaten)
 

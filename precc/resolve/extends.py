@@ -13,6 +13,9 @@ from precc.syntax.ast import Extends
 
 SUFFIX = ".prec"
 
+MAX_CHAIN = 32
+"""Files that extend each other: nobody can read what more of them decide."""
+
 
 def shipped_policies() -> Path:
     """The folder of the ready policies: in the wheel beside this package's modules, in a checkout at its root."""
@@ -37,6 +40,13 @@ def project_folder(folder: Path) -> Path:
 def read_extended(extends: Extends, chain: tuple[str, ...]) -> tuple[SourceFile, str] | Diagnostic:
     """The extended file and its path, or why there is none. `chain` are the paths of the files that extend it."""
     files = tuple(Path(path).resolve() for path in chain)
+    if len(files) == MAX_CHAIN:
+        return error(
+            "P012",
+            f"policies extend each other more than {MAX_CHAIN} deep",
+            extends.span,
+            help="let fewer files hold the rules; one may extend a base that many share",
+        )
     path = _locate(extends, files)
     if isinstance(path, Diagnostic):
         return path

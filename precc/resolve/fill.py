@@ -45,7 +45,7 @@ class Draft:
         if rule.sets_format:
             self._clear()
             self.causes = {"weight": cause, "input": cause}
-        for clause in rule.clauses:
+        for clause in sorted(rule.clauses, key=_is_option):
             self._apply(clause, cause)
 
     def _apply(self, clause: Clause, cause: Cause) -> None:
@@ -77,15 +77,22 @@ class Draft:
         quantized = self.weight.is_quantized or self.input.is_quantized
         train = self.train if quantized else None
         trains = quantized and train is None and self.input.is_quantized
-        nvfp4 = trains and self.weight.format == "nvfp4"
+        backward = (self.backward or default_backward(self.input)) if trains else None
+        # Both act on the operands of a quantized backward pass only.
+        switched = self.switches if backward == "native" and self.weight.format == "nvfp4" else ()
         return Decision(
             weight=self.weight,
             input=self.input,
-            backward=(self.backward or default_backward(self.input)) if trains else None,
+            backward=backward,
             train=train,
-            hadamard=nvfp4 and "hadamard" in self.switches,
-            stochastic_rounding=nvfp4 and "stochastic_rounding" in self.switches,
+            hadamard="hadamard" in switched,
+            stochastic_rounding="stochastic_rounding" in switched,
         )
+
+
+def _is_option(clause: Clause) -> bool:
+    """Options of a clause of their own amend the operands of the same spec, wherever they stand in it."""
+    return isinstance(clause, OptionClause)
 
 
 def default_backward(operand: Quantization) -> Backward:

@@ -41,13 +41,17 @@ class PolicyRule:
 
 @record
 class Policy:
-    """All rules in order, extended ones first; the statements of the extending file replace the extended one's."""
+    """All rules in order, extended ones first; the statements of the extending file replace the extended one's.
+
+    `base` is the name of the extended policy. `defaults` are the default specs in order, extended ones first: the last
+    with a format counts, and those behind it amend it.
+    """
 
     name: str
     source: SourceFile = field(repr=False)
+    base: str | None = None
     rules: tuple[PolicyRule, ...] = ()
-    default: PolicyRule | None = None
-    inherited_default: PolicyRule | None = None
+    defaults: tuple[PolicyRule, ...] = ()
     kv_cache: KvCache | None = None
     targets: Targets | None = None
     train: tuple[Layout, ...] = ()
@@ -57,5 +61,5 @@ class Policy:
 
     @property
     def specs(self) -> tuple[PolicyRule, ...]:
-        """Every spec of the policy: the default first, then the rules."""
-        return (*((self.default,) if self.default else ()), *self.rules)
+        """Every spec of the policy: the defaults first, then the rules."""
+        return (*self.defaults, *self.rules)

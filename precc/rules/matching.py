@@ -9,11 +9,12 @@ from precc.graph.families import vocabulary
 from precc.graph.model import ModelGraph, Tensor
 from precc.graph.selection import matcher
 from precc.records import replace
-from precc.resolve.bind import Binding, RuleUse
+from precc.resolve.bind import Binding
 from precc.syntax.ast import (
     CombinedSelector,
     Component,
     GroupSelector,
+    IsCondition,
     Layers,
     Name,
     PathSelector,
@@ -61,28 +62,41 @@ def misses(binding: Binding) -> Iterator[Miss]:
     """Every path in the policy's rules that matches nothing on the model."""
     for use in binding.uses:
         for selector in use.rule.selectors:
-            for leaf, optional in leaves(selector):
-                if isinstance(leaf, PathSelector) and not matches_any(leaf, binding.model):
-                    yield _miss(leaf, optional, use, binding.model)
+            yield from _misses(selector, frozenset(use.matched), binding.model)
 
 
-def _miss(leaf: PathSelector, optional: bool, use: RuleUse, model: ModelGraph) -> Miss:
+def expected_misses(binding: Binding) -> Iterator[Miss]:
+    """Every path in the policy's expectations that matches nothing on the model."""
+    for expect in binding.policy.expects:
+        if isinstance(expect.condition, IsCondition):
+            yield from _misses(expect.condition.selector, frozenset(), binding.model)
+
+
+def _misses(selector: Selector, matched: frozenset[int], model: ModelGraph) -> Iterator[Miss]:
+    for leaf, optional in leaves(selector):
+        if isinstance(leaf, PathSelector) and not matches_any(leaf, model):
+            yield _miss(leaf, optional, matched, model)
+
+
+def _miss(leaf: PathSelector, optional: bool, matched: frozenset[int], model: ModelGraph) -> Miss:
     anywhere = replace(leaf, components=tuple(_any_layer(leaf.components)))
     if matches_any(anywhere, model):
         return Miss(leaf, known=True, optional=optional, outside=True)
     test = matcher(anywhere, 1)
     known = [tensor for tensor in vocabulary() if test(tensor)]
     parts = {(tensor.role, tensor.part) for tensor in known if tensor.is_gemm and tensor.outer is None}
-    matched = set(use.matched)
     same = [t for t in model.tensors if t.is_gemm and t.outer is None and (t.role, t.part) in parts]
     reached = any(model.tensors[at] in same for at in matched) if same else False
     return Miss(leaf, bool(known), optional, () if reached else tuple(same))
 
 
 def _any_layer(components: tuple[Component, ...]) -> Iterator[Component]:
+    """The same path with the numbers of layers and experts left open."""
     for component in components:
         if isinstance(component, Layers):
             yield Name(("layers",), span=component.span)
+            yield Name(("*",), span=component.span)
+        elif isinstance(component, Name) and all(word.isdecimal() for word in component.alternatives):
             yield Name(("*",), span=component.span)
         else:
             yield component

@@ -14,18 +14,18 @@ def check_contradictions(spec: ast.Spec, findings: Findings) -> None:
     """Report each clause that decides what an earlier clause of the spec has decided."""
     decided: dict[str, Span] = {}
     for clause in spec.clauses:
-        subjects = dict.fromkeys(_subjects(clause))
-        again = next((subject for subject in subjects if subject in decided), None)
+        here = dict.fromkeys(subjects(clause))
+        again = next((subject for subject in here if subject in decided), None)
         if again:
             message = f"this spec decides {again} twice"
             help = "keep one of the two clauses"
             findings.report("P007", message, clause.span, help=help, first=decided[again])
-        for subject in subjects:
+        for subject in here:
             decided.setdefault(subject, clause.span)
 
 
-def _subjects(clause: ast.Clause) -> Iterator[str]:
-    """What a clause decides, in words."""
+def subjects(clause: ast.Clause) -> Iterator[str]:
+    """What a clause decides, in words; nothing for one whose options were all reported."""
     if isinstance(clause, ast.OperandClause):
         for operand in (clause.operand,) if clause.operand else ("weight", "input"):
             yield f"the {operand}'s format"

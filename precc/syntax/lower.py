@@ -15,7 +15,7 @@ from precc.source import SourceFile
 from precc.syntax import ast
 from precc.syntax.conditions import lower_condition
 from precc.syntax.findings import Findings, listed, nearest, suggest
-from precc.syntax.ignores import lower_ignore
+from precc.syntax.ignores import lower_ignores
 from precc.syntax.layouts import lower_layout
 from precc.syntax.order import check_order
 from precc.syntax.parser import Concrete, parse_tree
@@ -38,8 +38,8 @@ def lower(source: SourceFile, concrete: Concrete) -> tuple[ast.File, tuple[Diagn
     lowered = (_LOWER[line.tree.data](line.tree, findings) for line in concrete.statements)
     statements = tuple(statement for statement in lowered if statement is not None)
     check_order(statements, findings)
-    ignores = (lower_ignore(comment, findings) for comment in concrete.comments)
-    file = ast.File(source, statements, tuple(ignore for ignore in ignores if ignore is not None))
+    ignores = tuple(ignore for comment in concrete.comments for ignore in lower_ignores(comment, findings))
+    file = ast.File(source, statements, ignores)
     return file, tuple(sorted(findings.diagnostics, key=_offset))
 
 

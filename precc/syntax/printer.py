@@ -6,6 +6,7 @@ so that comments stay next to what they are about.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -85,7 +86,10 @@ def _ordered(line: ParsedLine, statement: ast.Statement) -> list[Token]:
 
 
 def _by_rank(pairs: Iterable[tuple[Tree, ast.Clause]]) -> list[tuple[Tree, ast.Clause]]:
-    """Format, operands, backward, options; as written where a `let` is named, which may hold any of them."""
+    """Format, operands, backward, options: a spec applies its options last, wherever they stand in it.
+
+    As written where a `let` is named, which may hold any of them.
+    """
     pairs = list(pairs)
     if any(isinstance(clause, ast.ReferenceClause) for _, clause in pairs):
         return pairs
@@ -138,21 +142,33 @@ def _checked(source: SourceFile, before: ast.File, text: str) -> tuple[str, tupl
     after, findings = lower(result, concrete)
     comments = [_comment_text(comment) for comment in concrete.comments]
     kept = comments == [_comment_text(comment) for comment in parse_tree(source).comments]
-    if not findings and kept and in_canonical_order(after) == in_canonical_order(before):
+    if not findings and kept and meaning(after) == meaning(before):
         return text, ()
     message = "the canonical form of this file would not mean the same; it was left as it is"
     help = "this is a defect of the formatter: please report it with the file"
     return source.text, (error("P020", message, source.span(0, 0), help=help),)
 
 
-def in_canonical_order(file: ast.File) -> ast.File:
-    """The file with the clauses of every spec in canonical order, for comparison."""
-    return replace(file, statements=tuple(_statement_in_order(statement) for statement in file.statements))
+def meaning(file: ast.File) -> tuple[object, ...]:
+    """What a file says, for comparison: the clauses between two names of `let`s are in no order."""
+    return file.ignores, *(_statement_meaning(statement) for statement in file.statements)
 
 
-def _statement_in_order(statement: ast.Statement) -> ast.Statement:
+def _statement_meaning(statement: ast.Statement) -> object:
     if not isinstance(statement, ast.Rule | ast.Default | ast.Let):
         return statement
-    placeholder = Tree("clause", [], 0, 0)
-    pairs = _by_rank((placeholder, clause) for clause in statement.spec.clauses)
-    return replace(statement, spec=replace(statement.spec, clauses=tuple(clause for _, clause in pairs)))
+    bare = replace(statement, spec=replace(statement.spec, clauses=()))
+    return bare, _runs(statement.spec.clauses)
+
+
+def _runs(clauses: Iterable[ast.Clause]) -> list[ast.Clause | Counter[ast.Clause]]:
+    """Each name of a `let` in its place, and what stands between them."""
+    runs: list[ast.Clause | Counter[ast.Clause]] = []
+    between = Counter[ast.Clause]()
+    for clause in clauses:
+        if isinstance(clause, ast.ReferenceClause):
+            runs += between, clause
+            between = Counter()
+        else:
+            between[clause] += 1
+    return [*runs, between]

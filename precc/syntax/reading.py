@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from precc.diagnostics import Diagnostic, error
 from precc.source import SourceFile
@@ -10,11 +11,23 @@ from precc.source import SourceFile
 MAX_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 16
 
+_NO_FILES = {
+    stat.S_IFIFO: "it is a named pipe",
+    stat.S_IFSOCK: "it is a socket",
+    stat.S_IFCHR: "it is a device",
+    stat.S_IFBLK: "it is a device",
+}
+_OPENED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""What the shell has opened for this process: `precc lint /dev/stdin`, `precc lint <(make_policy)`."""
+
 
 def read_source(path: str | os.PathLike[str]) -> SourceFile | Diagnostic:
     """The text of a policy file, without its byte-order mark, or why there is none."""
     shown = os.fspath(path)
     try:
+        kind = stat.S_IFMT(os.stat(shown).st_mode)
+        if kind in _NO_FILES and not shown.startswith(_OPENED):
+            return _unreadable(shown, _NO_FILES[kind], "give a regular file")
         with open(shown, "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as failure:

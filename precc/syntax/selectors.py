@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Literal
 
@@ -13,6 +14,9 @@ from precc.syntax.findings import Findings, nearest, suggest
 from precc.syntax.parser import MAX_DEPTH
 from precc.syntax.tree import Token, Tree
 from precc.syntax.words import RESERVED, ROLES
+
+MAX_ANY_DEPTH = 8
+"""`**` in one path. Two or three say all that a path can need; each more multiplies the ways to match it."""
 
 
 def lower_selectors(tree: Tree, findings: Findings, depth: int = 0) -> tuple[ast.Selector, ...]:
@@ -78,7 +82,9 @@ def _path(tree: Tree, findings: Findings) -> ast.Selector | None:
     is_sound = _joined(tree, findings)
     components = [_component(child, findings) for child in tree.trees]
     known = tuple(component for component in components if component is not None)
-    if not is_sound or len(known) < len(components) or not _starts_well(tree, known, findings):
+    if not is_sound or len(known) < len(components):
+        return None
+    if not _starts_well(tree, known, findings) or not _reaches_well(tree, known, findings):
         return None
     return ast.PathSelector(known, _is_optional(tree), span=findings.span(tree))
 
@@ -111,6 +117,21 @@ def _starts_well(tree: Tree, components: tuple[ast.Component, ...], findings: Fi
         fix=findings.replacement(token, f"**.{token.text}"),
     )
     return False
+
+
+def _reaches_well(tree: Tree, components: tuple[ast.Component, ...], findings: Findings) -> bool:
+    """Whether the `**` of a path stand apart, and are few; reported if not."""
+    depths = [isinstance(component, ast.AnyDepth) for component in components]
+    if any(a and b for a, b in pairwise(depths)):
+        text = re.sub(r"\*\*(\.\*\*)+", "**", findings.span(tree).text)
+        message = "one `**` is enough: two next to each other mean the same"
+        findings.report("P019", message, tree, help=f"write `{text}`", fix=findings.replacement(tree, text))
+        return False
+    if sum(depths) > MAX_ANY_DEPTH:
+        help = "leave most of them out: one `**` matches any number of components"
+        findings.report("P019", f"a path holds at most {MAX_ANY_DEPTH} `**`", tree, help=help)
+        return False
+    return True
 
 
 def _component(tree: Tree, findings: Findings) -> ast.Component | None:

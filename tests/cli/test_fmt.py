@@ -36,6 +36,21 @@ def test_diff_shows_what_would_change(run: Run, project: Path, policy: Write) ->
     assert (project / name).read_text() == "default :  bf16"
 
 
+def test_a_diff_splits_lines_at_newlines_only(run: Run, policy: Write) -> None:
+    """A form feed, or any other separator, stands inside a line for `patch`."""
+    name = policy("default: bf16  # a\x0cb\u2028c\x85d\nlm_head :bf16\n")
+    result = run("fmt", "--diff", name)
+    assert result.out.split("\n") == [
+        "--- policy.prec",
+        "+++ policy.prec (formatted)",
+        "@@ -1,2 +1,2 @@",
+        " default: bf16  # a\x0cb\u2028c\x85d",
+        "-lm_head :bf16",
+        "+lm_head: bf16",
+        "",
+    ]
+
+
 def test_a_file_with_errors_is_left_as_it_is_and_the_others_are_formatted(
     run: Run, project: Path, policy: Write
 ) -> None:

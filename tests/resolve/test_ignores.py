@@ -30,3 +30,9 @@ def test_an_ignore_of_an_extended_policy_holds() -> None:
 def test_an_ignore_of_another_code_silences_nothing() -> None:
     """Codes are matched whole."""
     assert codes("kv_b_proj: bf16  # precc: ignore[P101]\n") == ["P102"]
+
+
+def test_an_ignore_on_an_amendment_silences_what_the_amendment_causes() -> None:
+    """The finding stands at the line that its author can edit."""
+    text = 'extends "nvfp4_rl"\n@routed_experts: train bf16  # precc: ignore[P505] corrected\n'
+    assert codes(text) == []

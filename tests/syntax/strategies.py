@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
@@ -42,7 +43,15 @@ def bounds(draw: st.DrawFn) -> ast.Bound:
 indices = st.lists(st.integers(-99, 99), min_size=1, max_size=4).map(lambda values: ast.Indices(tuple(values)))
 slices = st.builds(ast.Slice, st.none() | bounds(), st.none() | bounds())
 components = node(ast.Name, alternatives) | node(ast.AnyDepth) | node(ast.Layers, indices | slices)
-paths = node(ast.PathSelector, st.lists(components, min_size=1, max_size=4).map(tuple), st.booleans())
+
+
+def _stand_apart(path: list[ast.Component]) -> bool:
+    """Whether no `**` stands next to another."""
+    return not any(isinstance(a, ast.AnyDepth) and isinstance(b, ast.AnyDepth) for a, b in pairwise(path))
+
+
+runs = st.lists(components, min_size=1, max_size=4).filter(_stand_apart).map(tuple)
+paths = node(ast.PathSelector, runs, st.booleans())
 atoms = paths | node(ast.RoleSelector, st.sampled_from(ROLES), st.booleans())
 
 
@@ -65,7 +74,7 @@ def options(scopes: bool, static: bool) -> st.SearchStrategy[ast.Options]:
     return st.builds(
         ast.Options,
         st.sampled_from([None, *SCOPES]) if scopes else st.none(),
-        st.none() | st.integers(1, 512),
+        st.none() | st.sampled_from([32, 64, 128]) | st.integers(1, 512),
         st.sampled_from([None, "fp32", "pow2"]),
         st.sampled_from([None, (16, 16)]),
         st.none() | scaling,
@@ -83,6 +92,10 @@ operands = st.one_of(
         node(ast.OperandClause, st.just("input"), formats, options(True, True)),
     ),
     st.tuples(node(ast.OptionClause, lone_options)),
+    st.tuples(
+        node(ast.OperandClause, st.sampled_from([None, "weight"]), formats, st.just(ast.Options())),
+        node(ast.OptionClause, lone_options),
+    ),
     st.just(()),
 )
 names = plain_names.filter(lambda word: word not in SPEC_WORDS)

@@ -28,6 +28,9 @@ ONE_LINE = {
     "forgotten commas": "a: " + "nvfp4 " * 50_000,
     "a carriage return": "default: bf16\ra: bf16",
     "NUL": "\0",
+    "any depth, again and again": "**." * 30_000 + "a: bf16",
+    "an ignore with endless codes": "a: bf16  # precc: ignore[" + "P104 " * 20_000,
+    "an ignore with endless spaces": "a: bf16  # precc: ignore" + " " * 100_000,
 }
 
 
@@ -48,7 +51,9 @@ def test_selectors_nest_to_a_limit(depth: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["a b\n", "(a\n", "a: bf16\n", "a.b.c, ", "{a,b}.", "((a) in b), "], ids=lambda line: line.strip()
+    "line",
+    ["a b\n", "(a\n", "a: bf16\n", "a.b.c, ", "{a,b}.", "((a) in b), ", "# precc: ignore[P104] "],
+    ids=lambda line: line.strip(),
 )
 def test_work_grows_with_length_and_not_faster(line: str) -> None:
     """Eight times the text takes at most eight times the calls."""

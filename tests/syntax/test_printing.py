@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from syntax.strategies import policies
+from syntax.strategies import policies, specs
 
+from precc.resolve.fill import Draft
+from precc.resolve.names import resolve_names
 from precc.source import SourceFile
 from precc.syntax import ast, format_source, parse
 from precc.syntax.parser import parse_tree
-from precc.syntax.printer import in_canonical_order
-from precc.syntax.writing import file_text
+from precc.syntax.printer import meaning
+from precc.syntax.writing import file_text, spec_text
 
 BLANKS = st.sampled_from([" ", "  ", "\t"])
 COMMENTS = st.sampled_from(["", "", "# why", "  #why  ", "# precc: ignore[P104] so"])
@@ -38,7 +40,7 @@ def test_formatting_keeps_meaning_and_comments(file: ast.File, data: st.DataObje
     text, findings = format_source(source)
     assert not findings
     result = SourceFile("a.prec", text)
-    assert in_canonical_order(parse(result)[0]) == in_canonical_order(parse(source)[0])
+    assert meaning(parse(result)[0]) == meaning(parse(source)[0])
     assert comments(result) == comments(source)
     assert format_source(result) == (text, ())
 
@@ -46,6 +48,41 @@ def test_formatting_keeps_meaning_and_comments(file: ast.File, data: st.DataObje
 def comments(source: SourceFile) -> list[str]:
     """The comments of a text, without the spaces behind them."""
     return [comment.text.rstrip() for comment in parse_tree(source).comments]
+
+
+@given(specs, st.booleans())
+def test_formatting_keeps_what_is_decided(spec: ast.Spec, amends: bool) -> None:
+    """Not only the clauses: the decision itself, also where options stand before the format that they belong to."""
+    before = "a: mxfp8\n" if amends else ""
+    lets = "".join(
+        f"let {clause.name} = group 64\n" for clause in spec.clauses if isinstance(clause, ast.ReferenceClause)
+    )
+    source = SourceFile("a.prec", f"{lets}{before}a :{spec_text(spec)}\n")
+    text, findings = format_source(source)
+    assert not findings
+    assert decided(SourceFile("a.prec", text)) == decided(source)
+
+
+def decided(source: SourceFile) -> object:
+    """The decision about a tensor that every rule reaches."""
+    policy, _ = resolve_names(parse(source)[0])
+    draft = Draft()
+    for rule in policy.rules:
+        draft.apply(rule)
+    return draft.decision()
+
+
+def test_the_formatter_checks_itself_without_its_own_order() -> None:
+    """Clauses are a set between the names of `let`s, and no clause crosses one."""
+
+    def said(spec: str) -> object:
+        return meaning(parse(SourceFile("a.prec", f"a: {spec}"))[0])
+
+    assert said("group 64, weight int4, train bf16") == said("weight int4, train bf16, group 64")
+    assert said("g, weight int4, group 64") == said("g, group 64, weight int4")
+    assert said("weight int4, g") != said("g, weight int4")
+    assert said("weight int4, g, h") != said("weight int4, h, g")
+    assert said("weight int4, group 64") != said("weight int4, group 32")
 
 
 def test_a_file_with_errors_is_left_as_it_is() -> None:

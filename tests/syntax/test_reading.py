@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,40 @@ def test_a_path_that_leads_nowhere_is_reported(tmp_path: Path, name: str) -> Non
     finding = read_source(f"{tmp_path}/{name}")
     assert isinstance(finding, Diagnostic)
     assert finding.code == "P012"
+
+
+@pytest.mark.parametrize("through_link", [False, True])
+def test_a_named_pipe_is_reported_and_not_waited_for(tmp_path: Path, through_link: bool) -> None:
+    """Nobody may ever write to it."""
+    pipe, link = tmp_path / "a.prec", tmp_path / "link.prec"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    finding = read_source(link if through_link else pipe)
+    assert isinstance(finding, Diagnostic)
+    assert finding.code == "P012"
+    assert "named pipe" in finding.message
+
+
+def test_a_device_and_a_socket_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device may hold no end."""
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("a.prec")
+        for path, kind in (("/dev/zero", "a device"), ("a.prec", "a socket")):
+            finding = read_source(path)
+            assert isinstance(finding, Diagnostic)
+            assert (finding.code, kind in finding.message) == ("P012", True)
+
+
+def test_a_pipe_that_the_shell_opened_is_read() -> None:
+    """`precc lint <(make_policy)`."""
+    reading, writing = os.pipe()
+    os.write(writing, b"default: bf16\n")
+    os.close(writing)
+    read = read_source(f"/dev/fd/{reading}")
+    os.close(reading)
+    assert isinstance(read, SourceFile)
+    assert read.text == "default: bf16\n"
 
 
 def test_a_byte_order_mark_is_removed(tmp_path: Path) -> None:

@@ -128,6 +128,17 @@ def test_an_ignore_comment_knows_its_line_and_codes() -> None:
     assert [(ignore.line, ignore.codes) for ignore in file.ignores] == [(2, ("P104", "P106"))]
 
 
+def test_a_comment_may_hold_several_ignores() -> None:
+    """Each has its own place; codes are in capitals however they were written."""
+    text = "@mla: bf16  # PRECC:ignore[p104] why # precc: ignore [P105, P105, p106] see #12\n"
+    file, findings = parse(SourceFile("a.prec", text))
+    assert not findings
+    assert [(ignore.line, ignore.codes, ignore.span.text.strip()) for ignore in file.ignores] == [
+        (1, ("P104",), "# PRECC:ignore[p104] why"),
+        (1, ("P105", "P106"), "# precc: ignore [P105, P105, p106] see #12"),
+    ]
+
+
 def test_a_bad_clause_leaves_the_good_ones() -> None:
     """So that later steps find what they can."""
     file, findings = parse(SourceFile("a.prec", "let x = weight nvfp5, hadamard\n"))

@@ -31,14 +31,14 @@ kv_b_proj: bf16
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from precc.contract.wording import listed
 from precc.diagnostics import Diagnostic, Edit, Fix, Severity, error
 from precc.graph.families import vocabulary
 from precc.graph.model import ModelGraph, Tensor
-from precc.graph.selection import full_path
 from precc.resolve.bind import Binding
-from precc.rules.matching import Miss, misses
+from precc.rules.matching import Miss, expected_misses, misses
 from precc.syntax.ast import Name, PathSelector
 
 CODE = "P101"
@@ -48,7 +48,7 @@ SEVERITY = Severity.ERROR
 
 def check(binding: Binding) -> Iterator[Diagnostic]:
     """Every selector that matches nothing on this model though it should."""
-    for miss in misses(binding):
+    for miss in chain(misses(binding), expected_misses(binding)):
         if not miss.known:
             yield _unknown(miss, binding.model)
         elif miss.elsewhere:
@@ -69,7 +69,8 @@ def _unknown(miss: Miss, model: ModelGraph) -> Diagnostic:
 
 def _elsewhere(miss: Miss) -> Diagnostic:
     names = list(dict.fromkeys(_family_name(tensor) for tensor in miss.elsewhere))
-    role = miss.elsewhere[0].role
+    roles = {tensor.role for tensor in miss.elsewhere}
+    role = miss.elsewhere[0].role if len(roles) == 1 else None
     what = f"its {role.value} tensors" if role is not None else "these tensors"
     hint = f"write `@{role.value}`, which every architecture understands, or the name" if role else "write the name"
     return error(
@@ -92,8 +93,8 @@ def _nearest(selector: PathSelector, model: ModelGraph) -> tuple[Name | None, st
     """The component that nobody knows, and the known names nearest to it."""
     from difflib import get_close_matches
 
-    own = {word for tensor in model.tensors for word in full_path(tensor)}
-    known = own | {word for tensor in vocabulary() for word in full_path(tensor)}
+    own = {word for tensor in model.tensors for word in tensor.words}
+    known = own | {word for tensor in vocabulary() for word in tensor.words}
     for component in selector.components:
         if isinstance(component, Name) and component.is_literal and known.isdisjoint(component.alternatives):
             word = component.alternatives[0]

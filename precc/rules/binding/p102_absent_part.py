@@ -26,7 +26,7 @@ from precc.diagnostics import Diagnostic, Edit, Fix, Severity, warning
 from precc.graph.selection import chosen_layers
 from precc.resolve.bind import Binding
 from precc.rules.matching import leaves, matches_any, misses
-from precc.syntax.ast import CombinedSelector, Layers, PathSelector, RoleSelector, Selector
+from precc.syntax.ast import CombinedSelector, Layers, PathSelector, RoleSelector, Selector, Slice
 
 CODE = "P102"
 NAME = "absent-part"
@@ -36,7 +36,8 @@ SEVERITY = Severity.WARNING
 def check(binding: Binding) -> Iterator[Diagnostic]:
     """Every selector without `?` that matches nothing because the model has no such part."""
     for miss in misses(binding):
-        if miss.known and not miss.elsewhere and not miss.optional and not miss.outside:
+        bracketed = any(isinstance(component, Layers) for component in miss.selector.components)
+        if miss.known and not miss.elsewhere and not miss.optional and not (miss.outside and bracketed):
             yield _absent(miss.selector, f"this model has no `{miss.text}`")
     for use in binding.uses:
         for selector in use.rule.selectors:
@@ -56,7 +57,14 @@ def _check_indices(selector: Selector, layers: int) -> Iterator[Diagnostic]:
         components = leaf.components if isinstance(leaf, PathSelector) and not optional else ()
         for component in components:
             if isinstance(component, Layers):
-                outside = chosen_layers(component.which, layers)[1]
+                inside, outside = chosen_layers(component.which, layers)
+                if isinstance(component.which, Slice) and not inside and not _is_meant_empty(component.which):
+                    yield warning(
+                        CODE,
+                        f"`{component.span.text}` is no layer of this model's {layers}; the rule does nothing here",
+                        component.span,
+                        help="slices are half-open, `[start:stop]`; `[-0%:]` is how no layer is written",
+                    )
                 if outside:
                     yield warning(
                         CODE,
@@ -64,6 +72,12 @@ def _check_indices(selector: Selector, layers: int) -> Iterator[Diagnostic]:
                         component.span,
                         help=f"layers go from 0 to {layers - 1}, or from -{layers} to -1",
                     )
+
+
+def _is_meant_empty(which: Slice) -> bool:
+    """A share of nothing, as a policy for several models may have it."""
+    bounds = [bound for bound in (which.start, which.stop) if bound is not None]
+    return any(bound.is_share and not bound.value for bound in bounds)
 
 
 def _check_combination(selector: Selector, binding: Binding) -> Iterator[Diagnostic]:

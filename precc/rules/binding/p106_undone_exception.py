@@ -22,11 +22,12 @@ this warning on that line.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from precc.contract import Entry
 from precc.contract.wording import amount, billions, folded_names, tensors_of
 from precc.diagnostics import Diagnostic, Label, Severity, warning
 from precc.resolve.bind import Binding, RuleUse
+from precc.resolve.fill import Draft
 from precc.resolve.policy import PolicyRule
 
 CODE = "P106"
@@ -35,63 +36,72 @@ SEVERITY = Severity.WARNING
 
 
 def check(binding: Binding) -> Iterator[Diagnostic]:
-    """Every rule of the file itself, and its default, against the extended policy's high rules."""
-    kept = _kept_high(binding)
+    """Every rule of the file itself, and its default, against what the extended policy decides alone."""
+    if binding.policy.base is None:
+        return
+    before = _extended(binding)
     for use in binding.uses:
         if not use.rule.inherited and use.rule.sets_format:
-            yield from _check_rule(use.rule, use.won, kept, binding)
-    yield from _check_default(binding)
+            undone = [at for at in use.won if _is_undone(at, binding, before) and _is_exception(at, use, before)]
+            if undone:
+                yield _finding(use.rule, undone, binding, before)
+    for use in binding.defaults:
+        undone = [at for at in use.won if _is_undone(at, binding, before)]
+        if undone and not use.rule.inherited and use.rule.sets_format:
+            yield _finding(use.rule, undone, binding, before)
 
 
-def _check_rule(rule: PolicyRule, won: list[int], kept: dict[int, RuleUse], binding: Binding) -> Iterator[Diagnostic]:
-    undone = [at for at in won if at in kept and binding.contract.entries[at].decision.is_quantized]
-    if undone:
-        entries = [binding.contract.entries[at] for at in undone]
-        exceptions = list({id(kept[at].rule): kept[at].rule for at in undone}.values())
-        labels = tuple(Label(exception.span, "kept high here") for exception in exceptions)
-        yield _finding(rule, entries, "that an extended rule had kept high", labels)
+class _Before(NamedTuple):
+    """What the extended policy alone decides for one entry: whether that is below 16 bits, and the rule behind it."""
+
+    is_low: bool
+    rule: PolicyRule | None
 
 
-def _kept_high(binding: Binding) -> dict[int, RuleUse]:
-    """Entry → the extended rule that last gave it an unquantized format."""
-    kept: dict[int, RuleUse] = {}
-    for use in binding.uses:
-        if use.rule.inherited and use.rule.sets_format:
+def _extended(binding: Binding) -> list[_Before]:
+    applied: list[list[PolicyRule]] = [[] for _ in binding.contract.entries]
+    for use in (*binding.defaults, *binding.uses):
+        if use.rule.inherited:
             for at in use.reached:
-                if _is_high(use.rule):
-                    kept[at] = use
-                else:
-                    kept.pop(at, None)
-    return kept
+                applied[at].append(use.rule)
+    decided: dict[tuple[int, ...], _Before] = {}
+    for rules in applied:
+        key = tuple(map(id, rules))
+        if key not in decided:
+            decided[key] = _decided(rules)
+    return [decided[tuple(map(id, rules))] for rules in applied]
 
 
-def _check_default(binding: Binding) -> Iterator[Diagnostic]:
-    default, before = binding.policy.default, binding.policy.inherited_default
-    if default is None or default.inherited or before is None or not _is_high(before):
-        return
-    low = [e for e in binding.contract.entries if e.cause == default.cause and e.decision.is_quantized]
-    if low:
-        label = Label(before.span, "kept high here")
-        yield _finding(default, low, "that the extended `default` had kept high", (label,))
-
-
-def _is_high(rule: PolicyRule) -> bool:
-    from precc.resolve.fill import Draft
-
+def _decided(rules: list[PolicyRule]) -> _Before:
     draft = Draft()
-    draft.apply(rule)
-    return not draft.decision().is_quantized
+    for rule in rules:
+        draft.apply(rule)
+    setting = next((rule for rule in reversed(rules) if rule.sets_format), None)
+    return _Before(draft.decision().is_quantized, setting)
 
 
-def _finding(rule: PolicyRule, entries: list[Entry], what: str, labels: tuple[Label, ...]) -> Diagnostic:
-    parameters = sum(entry.tensor.parameters for entry in entries)
-    format_name = entries[0].decision.weight.format
+def _is_undone(at: int, binding: Binding, before: list[_Before]) -> bool:
+    return binding.contract.entries[at].decision.is_quantized and not before[at].is_low
+
+
+def _is_exception(at: int, use: RuleUse, before: list[_Before]) -> bool:
+    """Kept high by a rule of its own; or left high beside tensors that this rule reaches and that were low."""
+    rule = before[at].rule
+    if rule is not None and rule.selectors:
+        return True
+    return any(before[other].is_low for other in use.reached)
+
+
+def _finding(rule: PolicyRule, undone: list[int], binding: Binding, before: list[_Before]) -> Diagnostic:
+    entries = [binding.contract.entries[at] for at in undone]
+    exceptions = {id(kept): kept for at in undone if (kept := before[at].rule) is not None}
     return warning(
         CODE,
-        f"this gives {format_name} to {amount(tensors_of(entries), 'weight')} "
-        f"({billions(parameters)} parameters) {what}: {folded_names(entries)}",
+        f"this gives {entries[0].decision.weight.format} to {amount(tensors_of(entries), 'weight')} "
+        f"({billions(sum(entry.tensor.parameters for entry in entries))} parameters) that the extended policy had kept "
+        f"high: {folded_names(entries)}",
         rule.span,
-        labels=labels,
+        labels=tuple(Label(exception.span, "kept high here") for exception in exceptions.values()),
         help="to keep the exceptions, leave the format out (a spec without one amends), or restrict the rule: "
         "`… except layers[-15%:]`",
     )

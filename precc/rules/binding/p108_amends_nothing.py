@@ -30,8 +30,8 @@ SEVERITY = Severity.WARNING
 
 
 def check(binding: Binding) -> Iterator[Diagnostic]:
-    """Every amending rule of the file itself that is in force nowhere."""
-    for use in binding.uses:
+    """Every amending rule, or default, of the file itself that is in force nowhere."""
+    for use in (*binding.defaults, *binding.uses):
         if use.reached and not use.won and not use.rule.sets_format and not use.rule.inherited:
             entries = [binding.contract.entries[at] for at in use.reached]
             formats = sorted({entry.decision.weight.format for entry in entries})

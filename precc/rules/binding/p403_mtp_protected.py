@@ -25,6 +25,8 @@ from precc.contract import Entry
 from precc.contract.wording import amount
 from precc.diagnostics import Diagnostic, Severity, info
 from precc.resolve.bind import Binding
+from precc.rules.matching import leaves
+from precc.syntax.ast import RoleSelector
 from precc.syntax.words import Role
 
 CODE = "P403"
@@ -34,6 +36,8 @@ SEVERITY = Severity.INFO
 
 def check(binding: Binding) -> Iterator[Diagnostic]:
     """Once a model: MTP weights that no rule decided, beside decoder layers that are quantized."""
+    if _is_mentioned(binding):
+        return
     entries = binding.contract.entries
     inside = [e for e in entries if e.tensor.outer is Role.MTP and e.tensor.is_gemm and not e.tensor.protected]
     kept = [entry for entry in inside if not entry.cause.line]
@@ -47,6 +51,13 @@ def check(binding: Binding) -> Iterator[Diagnostic]:
             low[0].span,
             help=f"`@mtp: bf16` says that it is meant; `{_deciding_line(low)}` would decide otherwise",
         )
+
+
+def _is_mentioned(binding: Binding) -> bool:
+    """Whether some rule speaks of `@mtp`, and so shows that its author thought of it."""
+    selectors = (selector for use in binding.uses for selector in use.rule.selectors)
+    found = (leaf for selector in selectors for leaf, _ in leaves(selector))
+    return any(isinstance(leaf, RoleSelector) and leaf.role == Role.MTP.value for leaf in found)
 
 
 def _deciding_line(low: list[Entry]) -> str:

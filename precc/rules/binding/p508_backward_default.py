@@ -34,7 +34,7 @@ def check(binding: Binding) -> Iterator[Diagnostic]:
             yield info(
                 CODE,
                 "`backward high_precision` is assumed: per-token NVFP4 has no native backward",
-                entry.span,
+                entry.span_of("input"),
                 help="write `backward high_precision` or `backward dequantized` to choose",
             )
             return

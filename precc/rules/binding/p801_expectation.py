@@ -24,7 +24,7 @@ from fractions import Fraction
 from precc.contract import Contract
 from precc.contract.wording import amount, folded_names, tensors_of
 from precc.diagnostics import Diagnostic, Severity, error
-from precc.graph.selection import matcher
+from precc.graph.selection import matcher, reaches
 from precc.resolve.bind import Binding
 from precc.rules.matching import leaves
 from precc.syntax.ast import BitsCondition, Condition, Expect, FractionCondition, IsCondition, SizeCondition
@@ -76,7 +76,7 @@ def _measured(condition: FractionCondition | BitsCondition | SizeCondition, cont
 
 def _is_failure(condition: IsCondition, contract: Contract) -> str | None:
     test = matcher(condition.selector, contract.model.layers)
-    found = [entry for entry in contract.entries if entry.tensor.is_gemm and test(entry.tensor)]
+    found = [e for e in contract.entries if e.tensor.is_gemm and reaches(test(e.tensor), e.tensor)]
     if not found:
         optional = all(optional for _, optional in leaves(condition.selector))
         return None if optional else "it matches no GEMM weight of this model"

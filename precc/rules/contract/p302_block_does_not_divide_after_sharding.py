@@ -112,11 +112,12 @@ def _most_shards(contract: Contract, entry: Entry) -> int | None:
 
 def _finding(entries: list[Entry], shards: _Shards, split: _Split) -> Diagnostic:
     works = [str(ranks) for ranks in split.possible if shards.fit(ranks)]
+    form = entries[0].decision.weight.format
     left = f"{shards.size} / {split.ranks} = {shards.size / split.ranks:g}"
     return error(
         CODE,
-        f"{folded_names(entries)} in {split.side} with {split.key}={split.ranks}: {left} is not a multiple of the "
-        f"{shards.block}-element block of {entries[0].decision.weight.format}",
+        f"{folded_names(entries)} in {split.side} with {split.key}={split.ranks}: {left} is not "
+        + (f"a multiple of the {shards.block}-element block of {form}" if shards.block > 1 else "a whole number"),
         entries[0].span,
         help=f"sizes that work for {split.key}: {listed(works, 'or')}; "
         "or a format with smaller blocks, or more expert parallelism for experts",

@@ -36,12 +36,17 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     for entry in contract.quantized():
         block = entry.decision.weight.block
         if len(entry.tensor.contracted) > 1 and block is not None and block[0] == 1 < block[1]:
-            found.setdefault(entry.cause, []).append(entry)
+            found.setdefault((entry.cause, entry.tensor.outer), []).append(entry)
     for entries in found.values():
         yield error(
             CODE,
             f"{folded_names(entries)}: absorbed MLA contracts it along both axes, and "
             f"{entries[0].decision.weight.format} has one-dimensional blocks",
             entries[0].span,
-            help=f"write `{entries[0].tensor.path[-1]}: bf16` (or `@mla: bf16`) after this rule",
+            help=f"write `{_exception(entries[0])}` after this rule",
         )
+
+
+def _exception(entry: Entry) -> str:
+    outer = entry.tensor.outer
+    return f"@mla in @{outer.value}: bf16" if outer is not None else f"{entry.tensor.path[-1]}: bf16"

@@ -49,6 +49,6 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
             CODE,
             f"{folded_names(scoped)} have per-token scales, and an expert is split over {train} "
             f"in training and {served.expert_tp} in serving (tp={served.tp} / ep={served.ep})",
-            scoped[0].span,
+            scoped[0].span_of("input"),
             help=f"leave experts whole on both sides: `train: etp=1` and `rollout: tp={served.tp} ep={served.tp}`",
         )

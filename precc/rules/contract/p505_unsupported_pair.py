@@ -25,6 +25,7 @@ from precc.contract import Contract, Entry
 from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, error, warning
 from precc.formats import Decision
+from precc.records import replace
 
 CODE = "P505"
 NAME = "unsupported-pair"
@@ -38,10 +39,10 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     """Every served format, once a rule; silent where nothing is trained."""
     if not contract.wants("te"):
         return
-    found: dict[tuple[object, Decision], list[Entry]] = {}
+    found: dict[tuple[object, object, Decision], list[Entry]] = {}
     for entry in contract.quantized():
         if entry.decision.train != "fake_quant" and not _is_pair(entry.decision):
-            found.setdefault((entry.cause, entry.decision), []).append(entry)
+            found.setdefault((entry.span_of("train"), entry.span_of("input"), entry.decision), []).append(entry)
     for entries in found.values():
         yield _finding(entries)
 
@@ -56,18 +57,19 @@ def _is_pair(decision: Decision) -> bool:
 def _finding(entries: list[Entry]) -> Diagnostic:
     first = entries[0]
     if first.decision.train == "bf16":
+        served = replace(first.decision, train=None)
         return warning(
             CODE,
-            f"{folded_names(entries)} are served as {first.decision.weight} and trained in bf16: "
+            f"{folded_names(entries)} are served as {served} and trained in bf16: "
             "the sampler's policy drifts from the trainer's",
-            first.span,
+            first.span_of("train"),
             help="pairs without drift: the same format on both sides, or int4 with `train fake_quant`; "
             "silence this if the drift is corrected",
         )
     return error(
         CODE,
         f"{folded_names(entries)}: no trainer multiplies {_operands(first.decision)}",
-        first.span,
+        first.span_of("input"),
         help="add `train bf16` (a deliberate drift), `train fake_quant` for int4, or leave the trainer out: "
         "`targets: sglang, converter`",
     )

@@ -12,6 +12,12 @@ experts.* nvfp4 per_token
 experts.*: nvfp4 weight_block 16x16 hadamard
 ```
 
+A comment that should silence a finding and is misspelt is reported too, since it would silence nothing:
+
+```prec expect=P001
+experts.*: nvfp4  # precc: ignore P501
+```
+
 Put a colon behind the selector, a comma between two clauses, and double quotes around the names of policies:
 
 ```prec

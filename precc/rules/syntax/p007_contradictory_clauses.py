@@ -1,10 +1,16 @@
 """Two clauses of one spec decide the same thing.
 
 A spec gives an operand one format, and a tensor one backward mode and one training mode. A format without `weight` or
-`input` in front of it speaks for both operands.
+`input` in front of it speaks for both operands. A name stands for the clauses of its `let`, which count as if they were
+written in its place.
 
 ```prec expect=P007
 experts.*: nvfp4, weight mxfp8
+```
+
+```prec expect=P007
+let small = group 32
+experts.*: weight int4 group 128, small
 ```
 
 Say each thing once, operand by operand where they differ:
