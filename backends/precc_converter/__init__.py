@@ -32,7 +32,7 @@ class Converter:
 
     def read_back(self, contract: Contract, artifacts: Mapping[str, str]) -> Sequence[Reading]:
         """This is what the plan's text says of each tensor."""
-        return read_plan(contract.tensors, artifacts.get(PLAN_PATH))
+        return read_plan(contract, artifacts.get(PLAN_PATH))
 
 
 backend = Converter()

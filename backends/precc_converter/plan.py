@@ -39,13 +39,18 @@ def plan_of(contract: Contract) -> dict[str, Any]:
     return {
         "version": PLAN_VERSION,
         "digest": contract.digest,
-        "metadata": {"format": "pt", "precc_contract": contract.digest},
+        "metadata": metadata(contract),
         "model": {"name": contract.model.name, "architecture": contract.model.architecture},
         "policy": contract.policy,
         "shards": SHARDS,
         "totals": totals(lines),
         "tensors": lines,
     }
+
+
+def metadata(contract: Contract) -> dict[str, str]:
+    """This is what stands in the header of every shard."""
+    return {"format": "pt", "precc_contract": contract.digest}
 
 
 def totals(lines: list[dict[str, Any]]) -> dict[str, int]:

@@ -1,23 +1,27 @@
 """The plan read back as the converter follows it: by names alone, one answer a tensor of the contract.
 
 Ranges are compared as boxes of numbers, so reading costs the same for 256 experts and for 25,600.
+
+Every number and word is compared, with the contract or with what the lines add up to, and no other key may stand in a
+plan. Free are two labels that nothing follows: the policy's name and the model's.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 from typing import Any, get_args
 
 from precc.backend import Reading, Unsupported
+from precc.contract import Contract
 from precc.diagnostics import Diagnostic, error
 from precc.formats import FORMATS, Quantization
 from precc.graph.model import Tensor
 from precc_converter.names import NUMBER, Box, Name, intersection, parse_name, tensor_name
-from precc_converter.plan import PLAN_PATH, PLAN_VERSION, PROFILE, totals
+from precc_converter.plan import PLAN_PATH, PLAN_VERSION, PROFILE, SHARDS, metadata, totals
 from precc_converter.written import BYTES, Action, StoredTensor, Written
 
 
@@ -46,13 +50,13 @@ class Mixed:
         return "; ".join(f"{name}: {made}" for name, made in self.parts)
 
 
-def read_plan(tensors: Sequence[Tensor], text: str | None) -> list[Reading]:
-    """This is what a plan does with each tensor, in order.
+def read_plan(contract: Contract, text: str | None) -> list[Reading]:
+    """This is what a plan does with each tensor of a contract, in order.
 
-    Raises Unsupported: P502 for what is no plan, P603 for tensors that it leaves out, converts twice,
-    or invents.
+    Raises Unsupported: P502 for what is no plan or that of another contract, P603 for tensors that it leaves out,
+    converts twice, or invents.
     """
-    lines = parse_plan(text)
+    tensors, lines = contract.tensors, parse_plan(text, contract)
     by_words: dict[tuple[str, ...], list[PlanLine]] = {}
     for line in lines:
         by_words.setdefault(line.name.words, []).append(line)
@@ -64,7 +68,7 @@ def read_plan(tensors: Sequence[Tensor], text: str | None) -> list[Reading]:
     return [_reading(tensor, found) for tensor, found in zip(tensors, pieces, strict=True)]
 
 
-def parse_plan(text: str | None) -> list[PlanLine]:
+def parse_plan(text: str | None, contract: Contract) -> list[PlanLine]:
     """This takes a plan apart. Raises Unsupported with P502 for what the converter would not accept."""
     if text is None:
         raise _malformed("it is missing")
@@ -72,8 +76,11 @@ def parse_plan(text: str | None) -> list[PlanLine]:
         shown = json.loads(text)
         if shown["version"] != PLAN_VERSION:
             raise _malformed(f"it has version {shown['version']!r}, not {PLAN_VERSION}")
+        if shown["digest"] != contract.digest:
+            raise _malformed(f"it belongs to another contract, {shown['digest']}; this one is {contract.digest}")
+        _only(shown, _FACTS, "the plan")
         lines = [_parse_line(line) for line in shown["tensors"]]
-        _check_facts(shown)
+        _check_facts(shown, contract)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as problem:
         raise _malformed(f"{type(problem).__name__}: {problem}") from None
     return lines
@@ -83,18 +90,34 @@ def _malformed(what: str) -> Unsupported:
     return Unsupported(error("P502", f"{PLAN_PATH} is no plan that the converter follows: {what}"))
 
 
-def _check_facts(shown: dict[str, Any]) -> None:
-    if shown["metadata"]["precc_contract"] != shown["digest"]:
-        raise ValueError("the shards' metadata and the plan name different contracts")
+_FACTS = {"version", "digest", "metadata", "model", "policy", "shards", "totals", "tensors"}
+
+
+def _only(shown: dict[str, Any], keys: set[str], where: str) -> None:
+    beyond = sorted(set(shown) - keys)
+    if beyond:
+        raise ValueError(f"unknown key {beyond[0]!r} in {where}")
+
+
+def _check_facts(shown: dict[str, Any], contract: Contract) -> None:
+    if shown["metadata"] != metadata(contract):
+        raise ValueError(f"the shards' metadata are {shown['metadata']}, not {metadata(contract)}")
+    if shown["shards"] != SHARDS:
+        raise ValueError(f"`shards` is another rule than the converter's: {shown['shards']}")
+    architecture = contract.model.architecture
+    if shown["model"] != {"name": shown["model"]["name"], "architecture": architecture}:
+        raise ValueError(f"it is for {shown['model']}, not for a model of the architecture {architecture}")
     if shown["totals"] != totals(shown["tensors"]):
         raise ValueError(f"totals are {shown['totals']}, the lines add up to {totals(shown['tensors'])}")
 
 
 def _parse_line(shown: dict[str, Any]) -> PlanLine:
     name = parse_name(shown["tensor"])
+    _only(shown, _COMPUTED["quantizer" in shown], str(name))
     outputs = tuple(_parse_stored(item, name) for item in shown["outputs"])
     group = parse_name(shown["outer_scale_of"]) if "outer_scale_of" in shown else None
-    quantizer = shown.get("quantizer") or {"profile": PROFILE, "format": shown["format"], "axis": None}
+    quantizer = shown["quantizer"] if "quantizer" in shown else {**_NO_QUANTIZER, "format": shown["format"]}
+    _only(quantizer, _QUANTIZER, f"the quantizer of {name}")
     _known(quantizer["profile"], (PROFILE,), "profile")
     written = Written(
         action=_known(shown["action"], get_args(Action), "action"),
@@ -113,6 +136,12 @@ def _parse_line(shown: dict[str, Any]) -> PlanLine:
     return PlanLine(name, written, group)
 
 
+_LINE = {"tensor", "count", "action", "sources", "outputs", "bytes"}
+_COMPUTED = {False: _LINE | {"format"}, True: _LINE | {"quantizer", "outer_scale_of"}}
+_NO_QUANTIZER = {"profile": PROFILE, "axis": None}
+_QUANTIZER = {"profile", "axis", "format", "block", "scale", "scope", "four_over_six", "static"}
+
+
 def _known(word: Any, words: Any, what: str) -> Any:
     if word not in words:
         raise ValueError(f"unknown {what} {word!r}")
@@ -124,7 +153,10 @@ def _parse_stored(shown: dict[str, Any], owner: Name) -> StoredTensor:
     name = str(parse_name(shown["name"]))
     stem = str(owner).rpartition(".")[0] + "."
     beside = "" if name == str(owner) else name.removeprefix(stem)
-    shape = tuple(int(size) for size in shown["shape"])
+    _only(shown, {"name", "dtype", "shape"}, name)
+    shape = tuple(shown["shape"])
+    if not all(type(size) is int for size in shape):
+        raise ValueError(f"{name} has no shape of whole numbers: {shown['shape']}")
     return StoredTensor(beside, _known(shown["dtype"], BYTES, "dtype"), shape)
 
 

@@ -83,12 +83,12 @@ def _mixed(contract: Contract, choice: Choice) -> Config:
     }
 
 
-_GROUP_SIZES = {"MXFP8": 32, "FP8_PB_WO": 128, "NVFP4": 16, "W4A16_NVFP4": 16}
+GROUP_SIZES = {"MXFP8": 32, "FP8_PB_WO": 128, "NVFP4": 16, "W4A16_NVFP4": 16}
 
 
 def _algorithm(family: Family) -> Config:
     algo = family.algo or ""
-    return {"quant_algo": algo, **({"group_size": _GROUP_SIZES[algo]} if algo in _GROUP_SIZES else {})}
+    return {"quant_algo": algo, **({"group_size": GROUP_SIZES[algo]} if algo in GROUP_SIZES else {})}
 
 
 def _compressed(contract: Contract, choice: Choice) -> Config:

@@ -56,6 +56,23 @@ VARIABLES: tuple[str, ...] = (
 )
 """Every variable of SGLang 0.5.23 and FlashInfer 0.7 that decides a format or rounds a number."""
 
+MODELLED: tuple[str, ...] = (
+    PER_TOKEN,
+    *EXACT_MATH,
+    ADAPTIVE,
+    ADAPTIVE_MAX,
+    ADAPTIVE_ERROR,
+    ADAPTIVE_FAST,
+    FP8_IGNORED,
+    FP8_QUERIES,
+    FP8_MARLIN,
+    MXFP8_TO_BLOCKS,
+)
+"""Those whose values have a meaning here; the others can only be unset."""
+
+HEADER = "# precc contract "
+"""How a file that allows comments begins; the digest follows."""
+
 
 def environment(contract: Contract) -> dict[str, Any]:
     """This is the content of `env.json`: the digest, what is set and what is unset."""
@@ -99,7 +116,7 @@ def environment_text(facts: dict[str, Any]) -> str:
 
 def shell_text(facts: dict[str, Any]) -> str:
     """This is `env.sh`, to be sourced: safe under `set -u`, and without effect on anything else."""
-    lines = [f"# precc contract {facts['digest']}"]
+    lines = [f"{HEADER}{facts['digest']}"]
     lines += [f"export {name}={value}" for name, value in facts["set"].items()]
     lines += [f"unset {name}" for name in facts["unset"]]
     return "\n".join(lines) + "\n"
@@ -109,10 +126,15 @@ _LINE = re.compile(r"(?:export (?P<set>\w+)=(?P<value>\S*)|unset (?P<unset>\w+))
 
 
 def shell_settings(text: str) -> dict[str, str | None]:
-    """What sourcing an `env.sh` leaves of each variable that it names: its value, or None for unset."""
+    """What sourcing an `env.sh` leaves of each variable that it names: its value, or None for unset.
+
+    Raises ValueError for a line that does anything else.
+    """
     state: dict[str, str | None] = {}
-    for line in text.splitlines():
-        found = _LINE.fullmatch(line.strip())
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        found = _LINE.fullmatch(line)
         if found:
             state[found["set"] or found["unset"]] = found["value"]
+        elif line and not line.startswith("#"):
+            raise ValueError(f"line {number} is neither `export NAME=value` nor `unset NAME`: {line}")
     return state

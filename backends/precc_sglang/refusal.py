@@ -16,12 +16,16 @@ def engine(contract: Contract) -> str:
     return f"SGLang {sglang_version(contract.rollout)}"
 
 
-def refuse(contract: Contract, code: str, entries: Iterable[Entry], what: str, help: str) -> Iterator[Diagnostic]:
-    """One finding for all entries that share a reason; none where there are no entries. `what` ends the sentence
-    "SGLang 0.5.23 … : tensor"."""
+def refuse(
+    contract: Contract, code: str, entries: Iterable[Entry], what: str, help: str, part: str = "weight"
+) -> Iterator[Diagnostic]:
+    """One finding for all entries that share a reason; none where there are no entries.
+
+    `what` ends the sentence "SGLang 0.5.23 … : tensor"; `part` of the decision is what it is about.
+    """
     found = list(entries)
     if found:
-        yield error(code, f"{engine(contract)} {what}: {counted_names(found)}", found[0].span, help=help)
+        yield error(code, f"{engine(contract)} {what}: {counted_names(found)}", found[0].span_of(part), help=help)
 
 
 def unreadable(message: str, help: str | None = None) -> Unsupported:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from precc.contract import Contract, Entry
+from precc.formats import Decision
 from precc_sglang.families import (
     FP8_BLOCK,
     FP8_CHANNEL,
@@ -18,6 +19,8 @@ from precc_sglang.families import (
     adaptive_words,
     family_of,
 )
+from precc_sglang.methods import choice_of
+from precc_sglang.names import Kind, Module, module_of
 
 EXACT = "exact math"
 
@@ -40,13 +43,15 @@ CACHED_PARTS = frozenset({"k", "v", "kv_a"})
 class Served:
     """How the server runs one tensor: no trainer's fact and no backward mode is in it.
 
-    `inputs` says how activations are scaled; `cache` is the KV cache's format, for the projections that fill it.
+    `inputs` says how activations are scaled; `cache` is the KV cache's format, for the projections that fill it;
+    `dtype` the one of the server, in which modules that are not quantized multiply and all others answer.
     """
 
     method: str
     stored: tuple[str, ...] = ()
     inputs: str = ""
     cache: str = ""
+    dtype: str = ""
 
     def __str__(self) -> str:
         words = [self.method]
@@ -56,6 +61,8 @@ class Served:
             words.append(f"inputs {self.inputs}")
         if self.cache:
             words.append(f"{self.cache} KV cache")
+        if self.dtype:
+            words.append(f"dtype {self.dtype}")
         return "; ".join(words)
 
 
@@ -64,14 +71,25 @@ def method_words(family: Family) -> str:
     return f"{family.name} group {family.group}" if family.group else family.name
 
 
-def served(entry: Entry, kv_cache: str) -> Served:
+def has_dtype(module: Module | None) -> bool:
+    """Whether a module takes the server's dtype: all that ask for a method; routers choose their own."""
+    return module is not None and module.kind is not Kind.NEVER
+
+
+def served(entry: Entry, kv_cache: str, module: Module | None) -> Served:
     """What the contract wants of the server for one entry."""
     decision = entry.decision
     cache = kv_cache if entry.tensor.is_gemm and entry.tensor.part in CACHED_PARTS else ""
+    dtype = _dtype(decision) if has_dtype(module) else ""
     family = family_of(decision)
     if family is None:
-        return Served(str(decision), cache=cache)
-    return Served(method_words(family), family.stored, _inputs(entry, family), cache)
+        return Served(str(decision), cache=cache, dtype=dtype)
+    return Served(method_words(family), family.stored, _inputs(entry, family), cache, dtype)
+
+
+def _dtype(decision: Decision) -> str:
+    """BF16, or what a rule says instead; a protected weight is stored as it was and multiplied like the others."""
+    return "bf16" if decision.is_quantized or decision.input is None else decision.weight.format
 
 
 def _inputs(entry: Entry, family: Family) -> str:
@@ -86,4 +104,6 @@ def _inputs(entry: Entry, family: Family) -> str:
 
 def decides(contract: Contract) -> list[Served]:
     """What SGLang can know of each entry, in the contract's order."""
-    return [served(entry, contract.kv_cache) for entry in contract.entries]
+    choice = choice_of(contract)
+    modules = (module_of(entry.tensor, choice.built) if choice else None for entry in contract.entries)
+    return [served(entry, contract.kv_cache, module) for entry, module in zip(contract.entries, modules, strict=True)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precc.contract import Contract
+from precc.contract import Contract, RolloutLayout
 from precc.syntax.words import Role
+from precc_sglang.environment import HEADER
 from precc_sglang.families import (
     FP8_BLOCK,
     MXFP8,
@@ -54,14 +55,18 @@ def arguments(contract: Contract, choice: Choice) -> Iterator[Argument]:
     if scales and is_blackwell(contract.rollout):
         yield "fp8-gemm-backend", BLOCK_BACKENDS[scales[0]][0]
     if layers_apart(contract):
-        yield "disable-shared-experts-fusion", True
+        yield UNFUSED, True
     yield "weight-version", f"0:{contract.digest}"
-    if contract.rollout.stated:
-        yield from _layout(contract)
+    yield from layout(contract.rollout)
 
 
-def _layout(contract: Contract) -> Iterator[Argument]:
-    rollout = contract.rollout
+UNFUSED = "disable-shared-experts-fusion"
+
+
+def layout(rollout: RolloutLayout) -> Iterator[Argument]:
+    """The parallel sizes of a layout that is stated; those that nobody stated are the launcher's business."""
+    if not rollout.stated:
+        return
     yield "tp-size", rollout.tp
     yield "pp-size", rollout.pp
     yield "ep-size", rollout.ep
@@ -110,7 +115,7 @@ def layers_apart(contract: Contract) -> set[tuple[str, ...]]:
 
 def server_text(contract: Contract, choice: Choice) -> str:
     """This is `server.yaml`, for `--config`."""
-    lines = [f"# precc contract {contract.digest}"]
+    lines = [f"{HEADER}{contract.digest}"]
     lines += [f"{name}: {_scalar(value)}" for name, value in arguments(contract, choice)]
     return "\n".join(lines) + "\n"
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from precc.backend import Artifact, Reading, Unsupported
 from precc.contract import Contract, Entry
-from precc.diagnostics import error
 from precc_te import emission, reading
-from precc_te.modules import Line, modules_of
+from precc_te.modules import modules_of
 from precc_te.names import Names, paths
 from precc_te.precision import Refusal, TePrecision, Unaddressed
 from precc_te.versions import ENGINES, engine_of
@@ -36,15 +35,11 @@ class TeBackend:
 
     def decides(self, contract: Contract) -> tuple[TePrecision | Unaddressed, ...]:
         """The recipe of the linear layer that multiplies each tensor, or that there is none."""
-        return tuple(_decided(line) for line in modules_of(contract).lines)
+        modules = modules_of(contract)
+        if modules.refused:
+            raise Unsupported(*modules.refusals())
+        return tuple(line.precision for line in modules.lines if not isinstance(line.precision, Refusal))
 
     def read_back(self, contract: Contract, artifacts: Mapping[str, str]) -> tuple[Reading, ...]:
         """This reads `te/` as Megatron and TransformerEngine do."""
         return reading.read_back(contract, artifacts)
-
-
-def _decided(line: Line) -> TePrecision | Unaddressed:
-    if isinstance(line.precision, Refusal):
-        message = f"{line.entry.tensor.name}: {line.precision.reason}"
-        raise Unsupported(error("P701", message, line.entry.span, help=line.precision.help))
-    return line.precision

@@ -17,6 +17,8 @@ from precc_te.stages import SCRIPT, recipe_path, script
 ARGUMENTS = "te/megatron.args"
 ENV_SHELL = "te/env.sh"
 ENV_JSON = "te/env.json"
+HEADER = "# precc contract "
+"""How the line with the digest begins, in files that allow comments."""
 
 FORMAT_ARGUMENTS: dict[Recipe, tuple[str, ...]] = {
     "bf16": (),
@@ -28,10 +30,11 @@ FORMAT_ARGUMENTS: dict[Recipe, tuple[str, ...]] = {
 
 
 def emit(contract: Contract) -> tuple[Artifact, ...]:
-    """This writes `te/`. Raises Unsupported for linear layers whose tensors are decided differently."""
-    conflicts = tuple(modules_of(contract).conflicts())
-    if conflicts:
-        raise Unsupported(*conflicts)
+    """This writes `te/`. Raises Unsupported for what no linear layer runs, or one cannot run in two ways."""
+    modules = modules_of(contract)
+    refused = modules.refusals() or tuple(modules.conflicts())
+    if refused:
+        raise Unsupported(*refused)
     made = plan(contract)
     staged = len(made.stages) > 1
     digest = contract.digest
@@ -76,7 +79,7 @@ def recipe_text(made: Plan, matchers: tuple[Matcher, ...], contract: Contract, s
                 if len(made.stages) > 1
                 else ()
             ),
-            f"# precc contract {contract.digest}",
+            f"{HEADER}{contract.digest}",
             "configs:",
             *map(_config_line, used),
             "matchers:  # the first that matches wins",
@@ -114,7 +117,7 @@ def shell_text(variables: dict[str, str], digest: str) -> str:
     return "".join(
         (
             "# Source this before TransformerEngine is imported: it reads these once.\n",
-            f"# precc contract {digest}\n",
+            f"{HEADER}{digest}\n",
             *(f"export {name}={value}\n" for name, value in variables.items()),
             *(f"unset {name}\n" for name in VARIABLES if name not in variables),
         )

@@ -145,6 +145,7 @@ def builtin(recipe: Recipe, environment: Mapping[str, str], engine: Engine) -> T
 
 def _nvfp4(backward: Backward, environment: Mapping[str, str], engine: Engine) -> TePrecision:
     weight, operand = _four_over_six(environment) if engine.has(FOUR_OVER_SIX) else (None, None)
+    adaptive = weight is not None or operand is not None
     return TePrecision(
         "nvfp4",
         backward,
@@ -154,7 +155,7 @@ def _nvfp4(backward: Backward, environment: Mapping[str, str], engine: Engine) -
         stochastic_rounding=environment.get(NO_STOCHASTIC_ROUNDING) != "1",
         weight_4over6=weight,
         input_4over6=operand,
-        fast_math=environment.get(FAST_MATH, "0") != "0",
+        fast_math=environment.get(FAST_MATH, "0") != "0" or (adaptive and environment.get(ADAPTIVE_FAST_MATH) == "1"),
     )
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from precc.contract import Contract, Entry
+from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, error
 from precc_te.names import Module, Names
 from precc_te.precision import UNADDRESSED, Refusal, TePrecision, Unaddressed, precision_of
+from precc_te.versions import engine_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,26 @@ class Modules:
                 found.setdefault(line.precision, []).append(line)
         return found
 
+    @cached_property
+    def refused(self) -> dict[Refusal, list[Entry]]:
+        """What no linear layer runs as decided: each reason with its entries."""
+        found: dict[Refusal, list[Entry]] = {}
+        for line in self.lines:
+            if isinstance(line.precision, Refusal):
+                found.setdefault(line.precision, []).append(line.entry)
+        return found
+
+    def refusal(self, why: Refusal) -> Diagnostic:
+        """The finding for all entries that are refused for one reason."""
+        entries, te = self.refused[why], engine_of(self.contract.train).te
+        what = f"{counted_names(entries)} cannot train as `{entries[0].decision}`"
+        message = f"{what} (TransformerEngine {te}): {why.reason}"
+        return error("P701", message, entries[0].span_of(why.part), help=why.help)
+
+    def refusals(self) -> tuple[Diagnostic, ...]:
+        """All of these, also those that precc's own rules report: what nobody may decide or emit."""
+        return tuple(map(self.refusal, self.refused))
+
     def conflicts(self) -> Iterator[Diagnostic]:
         """Linear layers whose tensors are decided differently: one finding for each."""
         first: dict[Module, Line] = {}
@@ -60,7 +82,7 @@ class Modules:
 
 
 def _conflict(one: Line, other: Line, module: Module) -> Diagnostic:
-    names = f"{one.entry.tensor.name} ({one.precision}) and {other.entry.tensor.name} ({other.precision})"
+    names = " and ".join(f"{line.entry.tensor.name} ({line.entry.decision})" for line in (one, other))
     return error(
         "P201",
         f"{names} are one linear layer in Megatron, {module.suffix}: they cannot run differently",
@@ -80,9 +102,10 @@ def _line(entry: Entry, names: Names) -> Line:
     module = names.module(entry.tensor)
     if module is not None:
         return Line(entry, module, precision_of(entry.decision))
-    if entry.decision.trains_quantized:
-        return Line(entry, None, _unreachable(entry))
-    return Line(entry, None, UNADDRESSED)
+    if not entry.decision.trains_quantized:
+        return Line(entry, None, UNADDRESSED)
+    said = precision_of(entry.decision)
+    return Line(entry, None, said if isinstance(said, Refusal) and said.reported else _unreachable(entry))
 
 
 def _unreachable(entry: Entry) -> Refusal:
@@ -90,4 +113,5 @@ def _unreachable(entry: Entry) -> Refusal:
     return Refusal(
         f"Megatron runs its {part} outside TransformerEngine, in 16 bits or more, and no recipe reaches it",
         "write `bf16`, or add `train bf16` where only the server quantizes it",
+        reported="" if entry.tensor.is_gemm else "P305",
     )

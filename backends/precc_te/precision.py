@@ -88,16 +88,29 @@ class Unaddressed:
         return "bf16 (no TE module)"
 
 
+def part_apart(one: TePrecision, other: TePrecision) -> str:
+    """The part of a decision in which two precisions differ: the weight's unless all else is alike but one."""
+    if one.settings == other.settings:
+        return "backward"
+    alike = replace(one, row_scaled=other.row_scaled, input_4over6=other.input_4over6)
+    return "input" if alike.settings == other.settings else "weight"
+
+
 BF16 = TePrecision("bf16")
 UNADDRESSED = Unaddressed()
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why TransformerEngine has no such linear layer, and what would work."""
+    """Why TransformerEngine has no such linear layer, and what would work.
+
+    `part` of the decision is what it is about. `reported` is the code under which precc's own rules say the same.
+    """
 
     reason: str
     help: str
+    part: str = "weight"
+    reported: str = ""
 
 
 SERVED_ONLY = "add `train bf16`: the trainer then runs it in BF16, and only the server in this format"
@@ -110,15 +123,19 @@ def precision_of(decision: Decision) -> TePrecision | Refusal:
         return _unquantized(decision)
     weight, operand = decision.weight, decision.input
     if operand is None or not operand.is_quantized:
-        return Refusal(f"TransformerEngine has no weight-only {weight.format}: it quantizes both operands", SERVED_ONLY)
+        return _no_pair(f"TransformerEngine has no weight-only {weight.format}: it quantizes both operands")
     if weight.format != operand.format:
         both = f"weights in {weight.format} and inputs in {operand.format}"
-        return Refusal(f"TransformerEngine has no recipe with {both}", SERVED_ONLY)
+        return _no_pair(f"TransformerEngine has no recipe with {both}", "input")
     if operand.static:
-        return Refusal("TransformerEngine has no static input scales", SERVED_ONLY)
+        return _no_pair("TransformerEngine has no static input scales", "input")
     if weight.format not in _RECIPES:
-        return Refusal(f"TransformerEngine has no {weight.format} recipe", SERVED_ONLY)
+        return _no_pair(f"TransformerEngine has no {weight.format} recipe")
     return _RECIPES[weight.format](decision, weight, operand)
+
+
+def _no_pair(reason: str, part: str = "weight") -> Refusal:
+    return Refusal(reason, SERVED_ONLY, part, "P505")
 
 
 def _unquantized(decision: Decision) -> TePrecision | Refusal:
@@ -134,26 +151,33 @@ def _mxfp8(decision: Decision, weight: Quantization, operand: Quantization) -> T
 
 def _blockwise(decision: Decision, weight: Quantization, operand: Quantization) -> TePrecision | Refusal:
     if weight.scale != operand.scale:
-        return Refusal("TransformerEngine's block FP8 has one type of scale for both operands", "say `scales` once")
+        return Refusal("TransformerEngine's block FP8 has one type of scale for both operands", _SCALES)
     return TePrecision("blockwise", decision.backward, pow2_scales=weight.scale == "pow2")
+
+
+_SCALES = (
+    "write `fp8_block` or `fp8_block scales fp32`: right behind the format, `scales` belongs to both operands, in a "
+    "clause of its own to the weights"
+)
 
 
 def _tensorwise(decision: Decision, weight: Quantization, operand: Quantization) -> TePrecision | Refusal:
     for side, scope in (("weight", weight.scope), ("input", operand.scope)):
         if scope != "per_tensor":
             reason = f"TransformerEngine scales FP8 per tensor only; this {side} is {scope}"
-            return Refusal(reason, f"write `fp8 per_tensor`, or {SERVED_ONLY}")
+            return Refusal(reason, f"write `fp8 per_tensor`, or {SERVED_ONLY}", side)
     return TePrecision("tensorwise", decision.backward)
 
 
 def _nvfp4(decision: Decision, weight: Quantization, operand: Quantization) -> TePrecision | Refusal:
+    native = decision.backward == "native"  # Hadamard is columnwise, stochastic rounding the gradient's: backward only
     precision = TePrecision(
         "nvfp4",
         decision.backward,
         row_scaled=operand.scope == "per_token",
         weight_2d=weight.block == (16, 16),
-        hadamard=decision.hadamard,
-        stochastic_rounding=decision.stochastic_rounding,
+        hadamard=decision.hadamard and native,
+        stochastic_rounding=decision.stochastic_rounding and native,
         weight_4over6=weight.four_over_six,
         input_4over6=operand.four_over_six,
     )
@@ -166,13 +190,15 @@ _NVFP4_LIMITS: tuple[tuple[Callable[[TePrecision], bool], Refusal], ...] = (
         Refusal(
             "per-token NVFP4 is a forward-only mode of TransformerEngine: it has no native backward",
             "write `backward high_precision` or `backward dequantized`",
+            "backward",
+            "P304",
         ),
     ),
     (
-        lambda p: p.row_scaled and (p.hadamard or p.weight_2d or p.stochastic_rounding),
+        lambda p: p.row_scaled and p.weight_2d,
         Refusal(
-            "per-token NVFP4 in TransformerEngine excludes Hadamard, 16×16 weight blocks and stochastic rounding",
-            "leave those clauses out, or write `nvfp4 per_tensor`",
+            "per-token NVFP4 in TransformerEngine excludes 16×16 weight blocks",
+            "leave `weight_block 16x16` out, or write `nvfp4 per_tensor`",
         ),
     ),
     (
@@ -180,6 +206,7 @@ _NVFP4_LIMITS: tuple[tuple[Callable[[TePrecision], bool], Refusal], ...] = (
         Refusal(
             "TransformerEngine builds no four-over-six quantizer with Hadamard transforms or stochastic rounding",
             "leave `hadamard` and `stochastic_rounding` out where `four_over_six` stands",
+            "switches",
         ),
     ),
 )

@@ -23,7 +23,7 @@ BF16 = Quantization("bf16")
 
 def _experts(change: Callable[[Entry], Entry]) -> list[Diagnostic]:
     def routed(entry: Entry) -> Entry:
-        return replace(change(entry), cause=CAUSE) if entry.tensor.experts else entry
+        return replace(change(entry), cause=CAUSE, clauses=()) if entry.tensor.experts else entry
 
     contract = decided(compiled(TWO_LINES, "qwen3-30b-a3b"), routed)
     return list(rules.check_backend(backend.rules, contract))

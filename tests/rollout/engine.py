@@ -357,6 +357,17 @@ def parsed_arguments(path: str) -> dict[str, Any]:
     return vars(parser.parse_args(merged))
 
 
+def known_arguments() -> set[str]:
+    """The long names of the arguments that SGLang declares."""
+    import argparse
+
+    from sglang.srt.server_args import ServerArgs
+
+    parser = argparse.ArgumentParser()
+    ServerArgs.add_cli_args(parser)
+    return {name.removeprefix("--") for action in parser._actions for name in action.option_strings}
+
+
 def known_variables() -> set[str]:
     """The environment variables that SGLang declares."""
     from sglang.srt import environ

@@ -38,6 +38,7 @@ from rollout.support import (
 from precc.contract import Contract
 from precc_sglang import backend
 from precc_sglang.environment import VARIABLES
+from precc_sglang.reading.arguments import FORBIDDEN, HARMLESS, WRITTEN
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -241,3 +242,10 @@ def test_sglang_knows_its_variables(engine: Callable[..., Any]) -> None:
     read_elsewhere = {"SGLANG_FORCE_MXFP8_BLOCK_CONVERT"}
     ours = {name for name in VARIABLES if name.startswith("SGLANG_")} - read_elsewhere
     assert ours - declared == set()
+
+
+@pytest.mark.slow
+def test_sglang_knows_the_arguments_that_are_read(engine: Callable[..., Any]) -> None:
+    """What is written, what is free beside it, and what is refused with a reason."""
+    declared = engine(real.known_arguments)
+    assert {*WRITTEN, *HARMLESS, *FORBIDDEN} - declared == set()

@@ -231,7 +231,8 @@ def test_mxfp8_under_modelopt_ignores_globs() -> None:
     """ModelOpt's MXFP8 is read by the FP8 config, whose lists know no globs."""
     contract = compiled(MXFP8, "qwen3-30b-a3b")
     artifacts = emitted(contract)
-    artifacts[CONFIG] = json.dumps({"quant_method": "modelopt", "quant_algo": "MXFP8", "ignore": ["model.layers.4*"]})
+    facts = {"quant_method": "modelopt", "quant_algo": "MXFP8", "ignore": ["model.layers.4*"]}
+    artifacts[CONFIG] = json.dumps({**facts, "precc_contract": contract.digest})
     wrong = differing(contract, artifacts)
     assert any("layers.40." in name for name in wrong)
 

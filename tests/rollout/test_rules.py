@@ -10,7 +10,10 @@ from rollout.support import compiled, emitted, errors, findings
 
 from precc.backend import Unsupported
 from precc.diagnostics import Severity
+from precc.graph.reading import read_model
+from precc.pipeline import compile_policy
 from precc.rules import modules
+from precc.source import SourceFile
 from precc_sglang import backend
 
 STATIC = "weight nvfp4, input nvfp4 per_tensor static, train bf16"
@@ -68,9 +71,17 @@ CASES: tuple[tuple[str, str, str, str, str, str], ...] = (
         "model.layers.{3..60}.mlp.shared_experts.{down,gate,up}_proj",
     ),
     (
+        "p701_dtype",
+        "@attention: mxfp8\no_proj: fp16",
+        "@attention: mxfp8\n@router: fp32",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.{0..47}.self_attn.o_proj",
+    ),
+    (
         "p701_query_down",
+        "q_a_proj, kv_a_proj_with_mqa: weight fp8 per_tensor, input fp8 per_tensor static, train bf16",
         "q_a_proj, kv_a_proj_with_mqa: weight nvfp4, train bf16",
-        "q_b_proj: weight nvfp4, train bf16",
         "deepseek-v3",
         "",
         "model.layers.{0..60}.self_attn.{kv_a_proj_with_mqa,q_a_proj}",
@@ -274,3 +285,71 @@ def test_a_finding_counts_tensors_and_is_one_for_a_cause() -> None:
     (finding,) = findings(compiled("default: nvfp4 per_token\n@routed_experts: bf16\n", "qwen3-30b-a3b"))
     assert "(192 tensors)" in finding.message
     assert finding.severity is Severity.ERROR
+
+
+def test_a_defect_is_an_error_and_can_be_silenced() -> None:
+    """What changes bytes or operands without a word stops a compile, until the author says that it is meant."""
+    for module in modules(backend.rules):
+        if module.CODE == "P702":
+            assert module.SEVERITY is Severity.ERROR
+    policy = "default: fp8_block{}\ntargets: sglang\n"
+    comments = {"": True, "  # precc: ignore[P702] served as DeepSeek serves it": False}
+    for comment, stops in comments.items():
+        source = SourceFile("p.prec", policy.format(comment))
+        assert compile_policy(source, read_model("deepseek-v3"), [backend]).has_errors is stops
+
+
+@pytest.mark.parametrize("model", ["deepseek-v3", "glm-4.5-air", "kimi-k2"])
+@pytest.mark.parametrize("spec", ["fp8_block", "mxfp8", "nvfp4 per_token"])
+def test_a_fusion_that_the_server_file_prevents_is_information(spec: str, model: str) -> None:
+    """The argument stands in the file wherever that is all that is said."""
+    contract = compiled(f"@routed_experts: {spec}\n", model)
+    found = list(import_module(f"{backend.rules}.p203_shared_expert_fusion").check(contract))
+    prevented = "disable-shared-experts-fusion: true\n" in emitted(contract)["sglang/server.yaml"]
+    assert [finding.severity for finding in found] == [Severity.INFO if prevented else Severity.ERROR]
+
+
+def test_query_and_key_down_projections_in_nvfp4_are_one_finding() -> None:
+    """P202's; the engine's own rule is for other scales."""
+    policy = "{q_a_proj,kv_a_proj_with_mqa}: weight nvfp4, train bf16\ntargets: sglang\n"
+    done = compile_policy(SourceFile("p.prec", policy), read_model("deepseek-v3"), [backend])
+    assert [finding.code for finding in done.findings if finding.is_error] == ["P202"]
+
+
+SPANS: tuple[tuple[str, str, int], ...] = (
+    ("p701_dense_nvfp4", "@attention: weight nvfp4\n@attention: input nvfp4 per_token\n", 2),
+    ("p701_format", "@attention: mxfp8\n@attention: input fp8\n", 2),
+    (
+        "p701_process_wide",
+        "@routed_experts: nvfp4 per_token\n@routed_experts in layers[:4]: input nvfp4 per_token four_over_six\n",
+        2,
+    ),
+)
+
+
+@pytest.mark.parametrize("name, policy, line", SPANS)
+def test_a_finding_about_inputs_stands_where_they_are_decided(name: str, policy: str, line: int) -> None:
+    """Not at the rule of the weight."""
+    (found,) = import_module(f"{backend.rules}.{name}").check(compiled(policy, "qwen3-30b-a3b"))
+    assert found.span is not None
+    assert found.span.line == line
+
+
+SPELLINGS = (
+    ("p701_format", "@routed_experts: fp8_block, scales fp32\n", "`fp8_block scales fp32`"),
+    (
+        "p701_process_wide",
+        "@routed_experts: nvfp4 per_token four_over_six\n"
+        "@routed_experts in layers[3]: nvfp4 per_token, four_over_six\n",
+        "`nvfp4 per_token four_over_six`",
+    ),
+)
+
+
+@pytest.mark.parametrize("name, policy, spelling", SPELLINGS)
+def test_an_option_in_a_clause_of_its_own_is_told_the_spelling_for_both_operands(
+    name: str, policy: str, spelling: str
+) -> None:
+    """Options right behind the format belong to both operands."""
+    (found,) = import_module(f"{backend.rules}.{name}").check(compiled(policy, "qwen3-30b-a3b"))
+    assert spelling in (found.help or "")

@@ -1,4 +1,4 @@
-"""The KV cache, the arguments and the environment of a server are read as the engine reads them."""
+"""The arguments and the environment of a server are read as the engine reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from rollout.support import (
     CONFIG,
     ENVIRONMENT,
     FOUR_BIT_WEIGHTS,
-    FP8_CACHE,
     INTEGERS,
     MXFP8,
     SERVER,
@@ -19,33 +18,14 @@ from rollout.support import (
     TWO_LINES,
     compiled,
     differing,
-    edited,
     emitted,
     refusal,
     served,
+    with_variable,
 )
 
 from precc_sglang import backend
-from precc_sglang.environment import VARIABLES, shell_text
-
-
-def test_the_kv_cache_is_read_from_the_argument_first() -> None:
-    """An FP8 cache, without its argument, is still the config's; without that too, it is gone."""
-    contract = compiled(FP8_CACHE, "qwen3-30b-a3b")
-    artifacts = emitted(contract)
-    artifacts[SERVER] = artifacts[SERVER].replace("kv-cache-dtype: fp8_e4m3", "kv-cache-dtype: auto")
-    assert differing(contract, artifacts) == []
-    wrong = differing(contract, edited(artifacts, CONFIG, kv_cache_quant_algo=None))
-    assert len(wrong) == 2 * contract.model.layers
-
-
-def test_a_declared_fp8_cache_takes_effect_without_the_argument() -> None:
-    """People's NVFP4 checkpoints declare one; only the argument keeps BF16."""
-    contract = compiled(TWO_LINES, "qwen3-30b-a3b")
-    artifacts = edited(emitted(contract), CONFIG, kv_cache_scheme={"type": "float", "num_bits": 8, "dynamic": False})
-    assert differing(contract, artifacts) == []
-    artifacts[SERVER] = artifacts[SERVER].replace("kv-cache-dtype: bf16\n", "")
-    assert len(differing(contract, artifacts)) == 2 * contract.model.layers
+from precc_sglang.environment import VARIABLES
 
 
 def test_shared_experts_are_folded_without_the_argument() -> None:
@@ -86,6 +66,7 @@ CHANGES: tuple[tuple[str, str | None, str, str], ...] = (
     ("SGLANG_NVFP4_CKPT_FP8_GEMM_IN_ATTN", "1", MXFP8, "deepseek-v3"),
     ("SGLANG_FORCE_MXFP8_BLOCK_CONVERT", "1", MXFP8, "qwen3-30b-a3b"),
     ("SGLANG_FORCE_FP8_MARLIN", "1", MXFP8, "qwen3-30b-a3b"),
+    ("SGLANG_FORCE_FP8_MARLIN", "1", BLOCKS, "qwen3-30b-a3b"),
 )
 
 
@@ -93,16 +74,7 @@ CHANGES: tuple[tuple[str, str | None, str, str], ...] = (
 def test_a_changed_variable_is_found(name: str, value: str | None, policy: str, model: str) -> None:
     """Each variable that the model of the engine knows changes a reading."""
     contract = compiled(policy, model)
-    artifacts = emitted(contract)
-    facts = json.loads(artifacts[ENVIRONMENT])
-    facts["set"].pop(name, None)
-    facts["unset"] = [other for other in facts["unset"] if other != name]
-    if value is None:
-        facts["unset"].append(name)
-    else:
-        facts["set"][name] = value
-    artifacts |= {ENVIRONMENT: json.dumps(facts), SHELL: shell_text(facts)}
-    assert differing(contract, artifacts)
+    assert differing(contract, with_variable(emitted(contract), name, value))
 
 
 @pytest.mark.parametrize("name", VARIABLES)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from te.support import INNER, MTP, MXFP8, TWO_BACKWARDS, TWO_LINES, compiled, emitted, findings
+from te.support import ADAPTIVE, INNER, MTP, MXFP8, TWO_BACKWARDS, TWO_LINES, compiled, emitted, findings
 
 YAML = "te/te_precision.yaml"
 ARGS = "te/megatron.args"
@@ -72,6 +72,7 @@ LABEL = "routed_experts_fc1"
 MUTATIONS: dict[str, tuple[str, dict[str, Edit], str]] = {
     "a matcher is not enabled": (TWO_LINES, {YAML: swap("enabled: true, ", "", 1)}, "P501"),
     "a matcher is disabled": (TWO_LINES, {YAML: swap("enabled: true", "enabled: false", 1)}, "P501"),
+    "enabled by a word": (TWO_LINES, {YAML: swap("enabled: true", 'enabled: "false"', 1)}, "P502"),
     "no default matcher": (TWO_LINES, {YAML: without_line("everything_else")}, "P504"),
     "the default comes first": (TWO_LINES, {YAML: first_to_last(LABEL)}, "P501"),
     "a matcher is missing": (TWO_LINES, {YAML: without_line(LABEL)}, "P501"),
@@ -115,7 +116,7 @@ MUTATIONS: dict[str, tuple[str, dict[str, Edit], str]] = {
     "no flag": (MXFP8, {ARGS: without_line("--first-last-layers-bf16")}, "P501"),
     "another engine-wide format": (TWO_LINES, {ARGS: swap("--fp4-format e2m1", "--fp4-format e4m3")}, "P502"),
     "two formats": (TWO_LINES, {ARGS: lambda text: text + "--fp8-format e4m3\n--fp8-recipe mxfp8\n"}, "P502"),
-    "no format": (TWO_LINES, {ARGS: without_line("--fp4-format")}, "P501"),
+    "no format": (TWO_LINES, {ARGS: without_line("--fp4-format")}, "P502"),
     "delayed scaling": (MXFP8, {ARGS: without_line("--fp8-recipe")}, "P502"),
     "no BF16": (MXFP8, {ARGS: without_line("--bf16")}, "P502"),
     "the local implementation": (MXFP8, {ARGS: swap("-impl transformer_engine", "-impl local")}, "P502"),
@@ -132,6 +133,10 @@ MUTATIONS: dict[str, tuple[str, dict[str, Edit], str]] = {
     "2-D weights": (TWO_LINES, both_environments("NVTE_NVFP4_DISABLE_2D_QUANTIZATION", None), "P501"),
     "four over six": (TWO_LINES, both_environments("NVTE_NVFP4_4OVER6", "weights"), "P501"),
     "fast math": (TWO_LINES, both_environments("NVTE_USE_FAST_MATH", "1"), "P501"),
+    "fast math of four over six": (ADAPTIVE, both_environments("NVTE_NVFP4_4OVER6_ERR_USE_FAST_MATH", "1"), "P501"),
+    "FP8 attention": (TWO_LINES, both_environments("NVTE_FP8_DPA_BWD", "1"), "P502"),
+    "an unknown variable": (TWO_LINES, both_environments("NVTE_NEW_SWITCH", "1"), "P502"),
+    "an unknown variable unset": (TWO_LINES, both_environments("NVTE_NEW_SWITCH", None), "P502"),
     "FP32 scales": (
         "default: fp8_block\n",
         both_environments("NVTE_FP8_BLOCK_SCALING_FP32_SCALES", "1"),
@@ -148,8 +153,12 @@ MUTATIONS: dict[str, tuple[str, dict[str, Edit], str]] = {
         "P502",
     ),
     "left as it was": (TWO_LINES, {SHELL: without_line("unset NVTE_NVFP4_4OVER6")}, "P502"),
+    "an open quote": (TWO_LINES, {SHELL: lambda text: text + 'export A="\n'}, "P502"),
     "a command in the script": (TWO_LINES, {SHELL: lambda text: text + "export A=1 B=2\n"}, "P502"),
     "parameter gather": (MXFP8, {JSON: swap('"parameter_gather": "off"', '"parameter_gather": "on"')}, "P502"),
+    "maxima over some ranks": (MXFP8, {YAML: swap('"e4m3"', '"e4m3", tp_only_amax_red: true')}, "P502"),
+    "fewer forbidden arguments": (MXFP8, {JSON: swap('"--fp8-output-proj",', "")}, "P502"),
+    "a further fact": (MXFP8, {JSON: swap('"parameter_gather"', '"dtype": "fp16", "parameter_gather"')}, "P502"),
     "no JSON": (MXFP8, {JSON: lambda _: "{"}, "P502"),
 }  # fmt: skip
 
@@ -173,6 +182,21 @@ def test_a_flag_without_layers_to_keep_changes_nothing() -> None:
     artifacts = emitted(contract)
     artifacts[ARGS] += "--first-last-layers-bf16\n"
     assert findings(contract, artifacts) == ()
+
+
+STAGED = ("te/te_precision.stage2.yaml", "te/with_stage_recipe.sh", SHELL, JSON)
+
+
+@pytest.mark.parametrize("path", STAGED)
+@pytest.mark.parametrize("change", ["0" * 64, ""])
+def test_a_file_of_another_contract_is_refused(path: str, change: str) -> None:
+    """Every file that can carry a digest carries this contract's, whatever it decides."""
+    contract = compiled(INNER, "qwen3-30b-a3b", "pp=4")
+    artifacts = emitted(contract)
+    assert contract.digest in artifacts[path]
+    (found,) = findings(contract, {**artifacts, path: artifacts[path].replace(contract.digest, change)})
+    assert found.code == "P502"
+    assert path in found.message
 
 
 @pytest.mark.parametrize("path", [YAML, ARGS, SHELL, JSON])
@@ -216,7 +240,7 @@ def test_a_difference_names_both_sides_and_where_each_is_said() -> None:
     artifacts = emitted(contract)
     artifacts[YAML] = without_line(LABEL)(artifacts[YAML])
     found = findings(contract, artifacts)[0]
-    assert "mlp.experts.{0..127}.gate_proj" in found.message
+    assert "mlp.experts.{0..127}.{gate,up}_proj" in found.message
     assert "as bf16; the contract says nvfp4, per token, backward high_precision" in found.message
     assert "te/te_precision.yaml, matcher `everything_else` (*)" in (found.help or "")
     assert "p.prec:2" in (found.help or "")

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import pytest
-from te.support import INNER, MIXED, MTP, MXFP8, PRETRAINING, TWO_BACKWARDS, TWO_LINES, compiled, refusals
+from te.support import (
+    INNER,
+    MIXED,
+    MTP,
+    MXFP8,
+    PRETRAINING,
+    TWO_BACKWARDS,
+    TWO_LINES,
+    compiled,
+    emitted,
+    findings,
+    refusals,
+)
 
 from precc import rules
 from precc.backend import Unsupported, find_backend
-from precc.diagnostics import Severity
+from precc.diagnostics import Diagnostic, Severity
 from precc.formats import Decision, Quantization
+from precc.formats.decision import Backward
+from precc.graph.reading import read_model
+from precc.pipeline import compile_policy
+from precc.source import SourceFile
 from precc_te import backend
-from precc_te.precision import BF16, UNADDRESSED, Refusal, precision_of
+from precc_te.precision import BF16, UNADDRESSED, Refusal, TePrecision, precision_of
 from precc_te.rules.p702_forbidden_arguments import check_arguments
 
 DEQUANTIZED_EXPERTS = "experts.*: nvfp4 per_token, backward dequantized\n"
@@ -33,16 +51,14 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "nvfp4 on Hopper": (TWO_LINES, "gpu=h200", "P701", "gpu=b200"),
     "FP32 block scales on Blackwell": ("default: fp8_block scales fp32\n", "gpu=gb300", "P701", "scales pow2"),
     "an unknown version": (MXFP8, "megatron_core=0.12", "P701", "0.19.2"),
-    "weights only": ("experts.*: weight nvfp4\n", "", "P701", "train bf16"),
-    "INT4": ("experts.*: int4\n", "", "P701", "train bf16"),
-    "mixed operands": ("experts.*: weight nvfp4, input mxfp8\n", "", "P701", "train bf16"),
-    "static scales": ("experts.*: weight fp8, input fp8 static\n", "", "P701", "train bf16"),
     "FP8 per channel": ("experts.*: weight fp8 per_channel, input fp8\n", "", "P701", "per_tensor"),
+    "two types of scale": ("experts.*: fp8_block, scales fp32\n", "", "P701", "`fp8_block scales fp32`"),
     "the router": ("@router: mxfp8\n", "", "P701", "bf16"),
     "the output layer": ("lm_head: mxfp8\n", "", "P701", "bf16"),
     "FP16 beside BF16": ("o_proj: fp16\n", "", "P701", "bf16"),
     "adaptive with Hadamard": ("experts.*: nvfp4 per_tensor, hadamard, four_over_six\n", "", "P701", "hadamard"),
     "dequantized where inputs are kept": ("default: mxfp8, backward dequantized\n", "te=2.17", "P702", "te=2.18"),
+    "dequantized where inputs may be kept": (DEQUANTIZED_EXPERTS, "te=2.17", "P702", "te=2.18"),
 }  # fmt: skip
 
 
@@ -80,10 +96,110 @@ def test_nothing_is_said_of_what_runs(name: str) -> None:
     assert list(rules.check_backend(backend.rules, compiled(policy, "qwen3-30b-a3b", train))) == []
 
 
-def test_a_defect_that_depends_on_unseen_arguments_is_a_warning() -> None:
+@pytest.mark.parametrize(
+    "policy, said",
+    [
+        (DEQUANTIZED_EXPERTS, "asks to keep it: where activations are recomputed or offloaded"),
+        (
+            "default: mxfp8, backward dequantized\n",
+            "always for `model.layers.{0..47}.self_attn.o_proj`, for others where",
+        ),
+    ],
+)
+def test_a_defect_that_depends_on_unseen_arguments_is_an_error_that_can_be_silenced(policy: str, said: str) -> None:
     """Routed experts keep their original input only where activations are recomputed or offloaded."""
-    found = list(rules.check_backend(backend.rules, compiled(DEQUANTIZED_EXPERTS, "qwen3-30b-a3b", "te=2.17")))
-    assert [(finding.code, finding.severity) for finding in found] == [("P702", Severity.WARNING)]
+    (found,) = rules.check_backend(backend.rules, compiled(policy, "qwen3-30b-a3b", "te=2.17"))
+    assert (found.code, found.severity) == ("P702", Severity.ERROR)
+    assert said in found.message
+    silenced = policy.replace("\n", "  # precc: ignore[P702] nothing is recomputed\n") + "train: te=2.17\n"
+    done = compile_policy(SourceFile("p.prec", silenced), read_model("qwen3-30b-a3b"), [backend])
+    assert not done.has_errors
+    assert done.emissions[0].agree
+
+
+REPORTED: dict[str, tuple[str, str]] = {
+    "weights only": ("experts.*: weight nvfp4\n", "P505"),
+    "INT4": ("experts.*: int4\n", "P505"),
+    "mixed operands": ("experts.*: weight nvfp4, input mxfp8\n", "P505"),
+    "static scales": ("experts.*: weight fp8, input fp8 static\n", "P505"),
+    "a format of the server": ("experts.*: mxfp4\n", "P505"),
+    "a router in a format of the server": ("@router: int4\n", "P505"),
+    "no native backward": ("experts.*: nvfp4 per_token\nexperts.*: backward native\n", "P304"),
+    "no operand": ("@norm: mxfp8\n", "P305"),
+}
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_what_precc_reports_itself_is_said_once_and_still_refused(name: str) -> None:
+    """The engine's own rules are silent about it; whoever skips all rules gets a refusal of every verb."""
+    policy, code = REPORTED[name]
+    contract = compiled(policy, "qwen3-30b-a3b")
+    assert list(refusals(contract)) == []
+    done = compile_policy(SourceFile("p.prec", policy), read_model("qwen3-30b-a3b"), [backend])
+    errors = {finding.code for finding in done.findings if finding.is_error}
+    assert code in errors
+    assert errors <= {code, "P401"}
+    for verb in (backend.emit, backend.decides):
+        with pytest.raises(Unsupported) as refusal:
+            verb(contract)
+        assert {finding.code for finding in refusal.value.findings} == {"P701"}
+
+
+SPANS: dict[str, tuple[str, str, int]] = {
+    "a backward mode": ("experts.*: mxfp8\nlayers[24:]: backward dequantized\n", "te=2.18", 2),
+    "a mode that is defeated": ("experts.*: mxfp8\n@routed_experts: backward dequantized\n", "te=2.17", 2),
+    "a mode of single layers": ("default: mxfp8\nlayers[5]: backward dequantized\n", "pp=2 vpp=2", 2),
+    "a scope of single layers": (
+        "experts.*: nvfp4 per_token, backward high_precision\nexperts.* in layers[5]: input nvfp4 per_tensor\n",
+        "vpp=2",
+        2,
+    ),
+    "a scope": ("experts.*: fp8 per_tensor\n@routed_experts: input fp8 per_token\n", "", 2),
+    "a format": ("experts.*: nvfp4 per_token\n@routed_experts: backward dequantized\n", "gpu=h100", 1),
+}
+
+
+@pytest.mark.parametrize("name", SPANS)
+def test_a_finding_stands_at_the_clause_that_caused_it(name: str) -> None:
+    """An amendment is not the rule that decided the weight."""
+    policy, train, line = SPANS[name]
+    (found,) = refusals(compiled(policy, "qwen3-30b-a3b", train))
+    assert found.span is not None
+    assert found.span.line == line
+
+
+@pytest.mark.parametrize("rollout", ["tp=2", "tp=4 ep=2", "tp=4 ep=4"])
+@pytest.mark.parametrize("etp", [2, 4])
+def test_what_the_help_for_sharded_experts_says_works(etp: int, rollout: str) -> None:
+    """Both P503 may fire: whichever help is followed, neither fires again."""
+    targets = [backend, find_backend("sglang")]
+
+    def found(train: str, rollout: str) -> list[Diagnostic]:
+        text = f"{TWO_LINES.replace('token', 'token, backward high_precision')}train: {train}\nrollout: {rollout}\n"
+        done = compile_policy(SourceFile("p.prec", text), read_model("qwen3-30b-a3b"), targets)
+        return [finding for finding in done.findings if finding.code == "P503"]
+
+    first = found(f"etp={etp}", rollout)
+    assert first
+    for finding in first:
+        said = re.findall(r"`(?:train|rollout): ([^`]*)`", finding.help or "")
+        assert found("etp=1", said[1] if len(said) > 1 else rollout) == []
+
+
+@pytest.mark.parametrize("backward", ["high_precision", "dequantized"])
+def test_hadamard_and_stochastic_rounding_are_off_without_a_quantized_backward(backward: Backward) -> None:
+    """Both act on its operands alone; a contract that says them all the same runs, and reads back, without."""
+    operand = Quantization("nvfp4", (1, 16), "e4m3", "per_tensor")
+    decision = Decision(operand, operand, backward, hadamard=True, stochastic_rounding=True)
+    found = precision_of(decision)
+    assert isinstance(found, TePrecision)
+    assert found == TePrecision("nvfp4", backward)
+    contract = compiled("experts.*: nvfp4 per_tensor, backward native\n", "qwen3-30b-a3b")
+    said = [replace(e, decision=decision) if e.decision.is_quantized else e for e in contract.entries]
+    contract = replace(contract, entries=tuple(said))
+    variables = json.loads(emitted(contract)["te/env.json"])["set"]
+    assert variables["NVTE_NVFP4_DISABLE_RHT"] == variables["NVTE_NVFP4_DISABLE_STOCHASTIC_ROUNDING"] == "1"
+    assert findings(contract, emitted(contract)) == ()
 
 
 def test_a_duplicated_projection_is_not_sharded() -> None:

@@ -41,4 +41,5 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
             "has no input scale to store: sources hold weights, and `static` needs a calibration run",
             help="leave `static` away, so that the server scales activations as they come, "
             "or leave `converter` out of `targets:` and serve a calibrated checkpoint",
+            part="input",
         )

@@ -22,6 +22,7 @@ from precc_sglang.families import (
 from precc_sglang.grammar import algorithm, algorithm_key, excluded, ignored, skipped, target_of
 from precc_sglang.names import Kind, Module, Packed
 from precc_sglang.reading.routing import Route
+from precc_sglang.reading.words import check_words, declared_cache
 from precc_sglang.refusal import unreadable
 
 
@@ -36,8 +37,8 @@ class Config(Protocol):
     """One config class: it answers for modules that ask."""
 
     @property
-    def cache_algo(self) -> str | None:
-        """The KV cache's algorithm, where the config names one."""
+    def cache(self) -> str | None:
+        """The KV cache that the file declares; None where it cannot."""
 
     def method_of(self, module: Module) -> Answer:
         """The method of a module, with the entry that decides. Raises Disagreement, `re.error`."""
@@ -48,7 +49,7 @@ class Unquantized:
     """No quantization config at all."""
 
     path: str
-    cache_algo: str | None = None
+    cache: str | None = None
 
     def method_of(self, module: Module) -> Answer:
         return Answer(UNQUANTIZED.name, f"{self.path} holds no config")
@@ -63,7 +64,7 @@ class Fp8:
     entries: tuple[str, ...]
     packed: Packed
     path: str
-    cache_algo: str | None
+    cache: str | None
     pow2: bool
 
     def method_of(self, module: Module) -> Answer:
@@ -83,7 +84,7 @@ class ModelOpt:
     entries: tuple[str, ...]
     packed: Packed
     path: str
-    cache_algo: str | None
+    cache: str | None
 
     def method_of(self, module: Module) -> Answer:
         entry = None
@@ -113,7 +114,7 @@ class Mixed:
     entries: tuple[str, ...]
     packed: Packed
     path: str
-    cache_algo: str | None
+    cache: str | None
 
     def method_of(self, module: Module) -> Answer:
         key = algorithm_key(module.prefix, self.layers, self.packed)
@@ -137,7 +138,7 @@ class Compressed:
     entries: tuple[str, ...]
     packed: Packed
     path: str
-    cache_algo: str | None
+    cache: str | None
 
     def method_of(self, module: Module) -> Answer:
         if module.kind is Kind.HEAD:
@@ -171,7 +172,7 @@ class Int4Fp8:
     """`w4afp8`: INT4 experts and block-FP8 layers; it reads no list at all."""
 
     path: str
-    cache_algo: str | None = None
+    cache: str | None = None
 
     def method_of(self, module: Module) -> Answer:
         methods = {Kind.EXPERTS: "int4 with fp8 inputs", Kind.LINEAR: FP8_BLOCK.name}
@@ -184,7 +185,7 @@ class Online:
 
     method: str
     path: str
-    cache_algo: str | None = None
+    cache: str | None = None
 
     def method_of(self, module: Module) -> Answer:
         return Answer(self.method, f"{self.path}: a checkpoint without a config is quantized while loading")
@@ -220,6 +221,7 @@ def config_of(found: Route, reader: Reader) -> Config:
     build = _BUILDERS.get(found.method)
     if build is None:
         raise unreadable(f"{found.path} declares the method {found.method}, which precc does not read")
+    check_words(found)
     return build(found, reader)
 
 
@@ -230,12 +232,12 @@ def _fp8(found: Route, reader: Reader) -> Config:
     key = "ignored_layers" if "ignored_layers" in config else "modules_to_not_convert"
     bare = [entry.removeprefix("model.") for entry in _strings(config.get(key), found, key)]
     entries = [name for entry in bare for name in (entry, f"model.{entry}")]
-    block, static = config.get("weight_block_size"), config["activation_scheme"] != "dynamic"
-    method = MXFP8.name if mx else FP8_BLOCK.name if block == [128, 128] and not static else f"fp8 {block}"
-    pow2 = config.get("scale_fmt") == "ue8m0"
-    algo = config.get("kv_cache_quant_algo")
+    family, own = (MXFP8, [1, 32]) if mx else (FP8_BLOCK, [128, 128])
+    block = config.get("weight_block_size", own if mx else None)
+    method = family.name if block == own else f"{found.method} in blocks of {block}"
     names = reader.names((*entries, *reader.fp8_ignored))
-    return Fp8(method, key, names, reader.packed, found.path, algo, pow2)
+    pow2 = "scale_fmt" in config
+    return Fp8(method, key, names, reader.packed, found.path, declared_cache(config), pow2)
 
 
 def _modelopt(found: Route, reader: Reader) -> Config:
@@ -249,7 +251,7 @@ def _modelopt(found: Route, reader: Reader) -> Config:
     if listed is None and algo != "FP8":
         raise unreadable(f"`ignore` of {found.path} is null, with which SGLang does not start")
     entries = reader.names(_strings(listed, found, "ignore"))
-    return ModelOpt(_MODELOPT_ALGORITHMS[algo], entries, reader.packed, found.path, _cache(config))
+    return ModelOpt(_MODELOPT_ALGORITHMS[algo], entries, reader.packed, found.path, declared_cache(config))
 
 
 _MODELOPT_ALGORITHMS = {
@@ -264,16 +266,10 @@ def _mixed(found: Route, reader: Reader) -> Config:
     layers = config.get("quantized_layers")
     if not isinstance(layers, dict) or not layers or not all(isinstance(facts, dict) for facts in layers.values()):
         raise unreadable(f"{found.path} needs a non-empty `quantized_layers` map")
-    sizes = {facts.get("group_size", 128) for facts in layers.values() if algorithm(facts) in _BLOCK_ALGORITHMS}
-    if sizes - {128}:
-        raise unreadable(f"{found.path} has block-FP8 layers of group_size {sorted(sizes)}; only 128 is modelled")
     listed = config.get("ignore", config.get("exclude_modules"))
     entries = reader.names(_strings(listed, found, "ignore"))
     named = {reader.name(key): facts for key, facts in layers.items()}
-    return Mixed(named, entries, reader.packed, found.path, _cache(config))
-
-
-_BLOCK_ALGORITHMS = ("FP8_PB_WO", "FP8_BLOCK_SCALES")
+    return Mixed(named, entries, reader.packed, found.path, declared_cache(config))
 
 
 def _compressed(found: Route, reader: Reader) -> Config:
@@ -281,20 +277,34 @@ def _compressed(found: Route, reader: Reader) -> Config:
     for group in dict(config.get("config_groups") or {}).values():
         scheme = _scheme(group, str(group.get("format") or config.get("format")))
         targets.update(dict.fromkeys(reader.names(_strings(group.get("targets"), found, "targets")), scheme))
-    algo = "FP8" if _is_fp8_scheme(config.get("kv_cache_scheme")) else None
     entries = reader.names(_strings(config.get("ignore"), found, "ignore"))
-    return Compressed(targets, entries, reader.packed, found.path, algo)
+    return Compressed(targets, entries, reader.packed, found.path, declared_cache(config))
+
+
+_SCHEME: Mapping[str, Any] = {
+    "num_bits": 8,
+    "type": "int",
+    "symmetric": True,
+    "strategy": None,
+    "group_size": None,
+    "dynamic": False,
+    "actorder": None,
+}
+"""What compressed-tensors takes for an argument that is not there."""
+
+_CHANNEL = {**_SCHEME, "type": "float", "strategy": "channel"}
+_TOKEN = {**_SCHEME, "type": "float", "strategy": "token", "dynamic": True}
+_GROUPS = {**_SCHEME, "num_bits": 4, "strategy": "group"}
 
 
 def _scheme(group: Mapping[str, Any], form: str) -> str:
-    weights, inputs = group.get("weights") or {}, group.get("input_activations") or {}
-    kind = (form, weights.get("type"), weights.get("num_bits"), weights.get("strategy"))
-    if kind == ("pack-quantized", "int", 4, "group") and not inputs and weights.get("symmetric"):
-        return f"{INT4.name} group {weights.get('group_size')}"
-    token = inputs.get("strategy") == "token" and inputs.get("dynamic") and inputs.get("num_bits") == 8
-    if kind == ("float-quantized", "float", 8, "channel") and token:
+    weights, inputs = ({**_SCHEME, **(group.get(key) or {})} for key in ("weights", "input_activations"))
+    size = weights["group_size"]
+    if form == "pack-quantized" and weights == {**_GROUPS, "group_size": size} and inputs == _SCHEME:
+        return f"{INT4.name} group {size}"
+    if form == "float-quantized" and (weights, inputs) == (_CHANNEL, _TOKEN):
         return FP8_CHANNEL.name
-    return f"compressed-tensors {kind} inputs {dict(inputs)}"
+    return f"compressed-tensors {form}, weights {group.get('weights')}, inputs {group.get('input_activations')}"
 
 
 def _int4_fp8(found: Route, reader: Reader) -> Config:
@@ -318,16 +328,3 @@ def _strings(listed: object, found: Route, key: str) -> tuple[str, ...]:
     if not isinstance(listed, list) or not all(isinstance(entry, str) for entry in listed):
         raise unreadable(f"`{key}` of {found.path} is no list of names")
     return tuple(listed)
-
-
-def _cache(config: Mapping[str, Any]) -> str | None:
-    scheme = config.get("kv_cache_scheme")
-    if isinstance(scheme, str):
-        return "FP8" if scheme.strip().upper() in ("FP8", "FLOAT8") else None
-    if isinstance(scheme, dict):
-        return "FP8" if _is_fp8_scheme(scheme) else None
-    return config.get("kv_cache_quant_algo")
-
-
-def _is_fp8_scheme(scheme: object) -> bool:
-    return isinstance(scheme, dict) and scheme.get("type") == "float" and scheme.get("num_bits") == 8

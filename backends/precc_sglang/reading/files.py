@@ -7,19 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from precc_sglang.environment import VARIABLES, shell_settings
+from precc.contract import Contract
+from precc_sglang.environment import MODELLED, VARIABLES, shell_settings
+from precc_sglang.paths import CONFIG_PATH, ENVIRONMENT_PATH, LEGACY_PATH, SERVER_PATH, SHELL_PATH
+from precc_sglang.reading.arguments import check_arguments
+from precc_sglang.reading.belonging import check_digests, named_digests
 from precc_sglang.refusal import unreadable
-
-CONFIG_PATH = "sglang/quantization_config.json"
-LEGACY_PATH = "sglang/hf_quant_config.json"
-SERVER_PATH = "sglang/server.yaml"
-SHELL_PATH = "sglang/env.sh"
-ENVIRONMENT_PATH = "sglang/env.json"
 
 
 @dataclass(frozen=True)
 class Files:
-    """What a server is started with: both configs, its arguments (by their names in Python), its environment."""
+    """What a server is started with: both configs, its arguments, its environment."""
 
     config: dict[str, Any] | None
     legacy: dict[str, Any] | None
@@ -35,20 +33,17 @@ class Files:
         return self.variables.get(name, "").lower() in ("1", "true", "yes", "y", "on")
 
 
-def open_files(artifacts: Mapping[str, str]) -> Files:
-    """This parses the five artifacts. Raises Unsupported."""
+def open_files(artifacts: Mapping[str, str], contract: Contract) -> Files:
+    """This parses the five artifacts. Raises Unsupported, also for those of another contract or layout."""
     config = _object(artifacts, CONFIG_PATH)
     legacy = _object(artifacts, LEGACY_PATH) if LEGACY_PATH in artifacts else None
-    arguments = {_field(str(name)): value for name, value in _arguments(artifacts).items()}
-    return Files(config, legacy, arguments, _variables(artifacts))
-
-
-_OTHER_NAMES = {"expert_parallel_size": "ep_size", "ep": "ep_size", "fp8_gemm_runner_backend": "fp8_gemm_backend"}
-
-
-def _field(name: str) -> str:
-    name = name.replace("-", "_")
-    return _OTHER_NAMES.get(name, name)
+    arguments = _arguments(artifacts)
+    facts = _object(artifacts, ENVIRONMENT_PATH) or {}
+    variables = _variables(artifacts, facts)
+    objects = {CONFIG_PATH: config, LEGACY_PATH: legacy, ENVIRONMENT_PATH: facts}
+    check_digests(named_digests(artifacts, objects, arguments), contract.digest)
+    check_arguments(arguments, contract.rollout)
+    return Files(config, legacy, arguments, variables)
 
 
 def _text(artifacts: Mapping[str, str], path: str) -> str:
@@ -61,7 +56,7 @@ def _text(artifacts: Mapping[str, str], path: str) -> str:
 def _object(artifacts: Mapping[str, str], path: str) -> dict[str, Any] | None:
     try:
         shown = json.loads(_text(artifacts, path))
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise unreadable(f"{path} is not JSON: {problem}") from None
     if shown is not None and not isinstance(shown, dict):
         raise unreadable(f"{path} holds neither an object nor null")
@@ -74,31 +69,47 @@ def _arguments(artifacts: Mapping[str, str]) -> dict[Any, Any]:
     text = _text(artifacts, SERVER_PATH)
     try:
         shown = yaml.safe_load(text)
-    except yaml.YAMLError as problem:
+    except (yaml.YAMLError, RecursionError) as problem:
         raise unreadable(f"{SERVER_PATH} is not YAML: {' '.join(str(problem).split())}") from None
     if not isinstance(shown, dict):
         raise unreadable(f"{SERVER_PATH} is no mapping of argument names to values")
     return shown
 
 
-def _variables(artifacts: Mapping[str, str]) -> dict[str, str]:
-    facts = _object(artifacts, ENVIRONMENT_PATH) or {}
+def _variables(artifacts: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, str]:
+    """The variables that are set. Both files must name every variable of `VARIABLES`, alike, and no other.
+
+    A variable of a format that no tensor has says nothing, and is free.
+    """
     given, removed = facts.get("set"), facts.get("unset")
-    if not isinstance(given, dict) or not isinstance(removed, list):
-        raise unreadable(f"{ENVIRONMENT_PATH} does not say what is `set` and what is `unset`")
+    if not isinstance(given, dict) or not isinstance(removed, list) or set(facts) - {"digest", "set", "unset"}:
+        raise unreadable(f"{ENVIRONMENT_PATH} is not a digest, what is `set` and what is `unset`")
     state: dict[str, str | None] = {name: str(value) for name, value in given.items()}
+    both = next((name for name in map(str, removed) if name in state), None)
+    if both is not None:
+        raise unreadable(f"{ENVIRONMENT_PATH} both sets and unsets {both}")
     state.update(dict.fromkeys(map(str, removed)))
-    silent = [name for name in VARIABLES if name not in state]
-    if silent:
+    silent = next((name for name in VARIABLES if name not in state), None)
+    if silent is not None:
         raise unreadable(
-            f"{ENVIRONMENT_PATH} neither sets nor unsets {silent[0]}: the value of the launching shell would decide",
+            f"{ENVIRONMENT_PATH} neither sets nor unsets {silent}: the value of the launching shell would decide",
             "compile again, or add the variable to `unset`",
         )
-    sourced = shell_settings(_text(artifacts, SHELL_PATH))
+    beyond = next((name for name in state if name not in VARIABLES or (name in given and name not in MODELLED)), None)
+    if beyond is not None:
+        raise unreadable(f"{ENVIRONMENT_PATH} names {beyond}, which no contract sets", "compile again")
+    _check_sourced(state, _text(artifacts, SHELL_PATH))
+    return {name: value for name, value in state.items() if value is not None}
+
+
+def _check_sourced(state: dict[str, str | None], text: str) -> None:
+    try:
+        sourced = shell_settings(text)
+    except ValueError as problem:
+        raise unreadable(f"{SHELL_PATH}: {problem}", "compile again") from None
     apart = next((name for name in sorted({*state, *sourced}) if _differ(name, state, sourced)), None)
     if apart is not None:
         raise unreadable(f"{SHELL_PATH} and {ENVIRONMENT_PATH} differ about {apart}", "compile again")
-    return {name: value for name, value in state.items() if value is not None}
 
 
 def _differ(name: str, state: dict[str, str | None], sourced: dict[str, str | None]) -> bool:

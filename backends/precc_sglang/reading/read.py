@@ -13,6 +13,7 @@ from precc.diagnostics import error
 from precc.graph.model import EXPERT, ModelGraph, Tensor
 from precc.syntax.words import Role
 from precc_sglang import environment as env
+from precc_sglang.config import DIGEST_KEY
 from precc_sglang.families import (
     FP8_BLOCK,
     FP8_CHANNEL,
@@ -26,19 +27,13 @@ from precc_sglang.families import (
 )
 from precc_sglang.grammar import Disagreement
 from precc_sglang.names import Kind, ModelClass, Module, class_of, module_of
+from precc_sglang.paths import CONFIG_PATH, ENVIRONMENT_PATH, LEGACY_PATH, SERVER_PATH
 from precc_sglang.reading.configs import Answer, Config, Fp8, Reader, Unquantized, config_of
-from precc_sglang.reading.files import (
-    CONFIG_PATH,
-    ENVIRONMENT_PATH,
-    LEGACY_PATH,
-    SERVER_PATH,
-    Files,
-    open_files,
-)
+from precc_sglang.reading.files import Files, open_files
 from precc_sglang.reading.routing import Route, route
 from precc_sglang.refusal import unreadable
-from precc_sglang.served import CACHED_PARTS, EXACT, SCALING, Served
-from precc_sglang.server import TRTLLM
+from precc_sglang.served import CACHED_PARTS, EXACT, SCALING, Served, has_dtype
+from precc_sglang.server import BLOCK_BACKENDS, RUNNERS, TRTLLM, UNFUSED
 from precc_sglang.versions import is_blackwell
 
 STORED = {
@@ -54,8 +49,14 @@ _FOLDED_EXPERTS = 256
 
 
 def read_back(contract: Contract, artifacts: Mapping[str, str]) -> Sequence[Reading]:
-    """This reads artifacts as the server of a model would: one answer an entry, in order. Raises Unsupported."""
-    server = Server(open_files(artifacts), contract)
+    """This reads artifacts as the server of a model would: one answer an entry, in order. Raises Unsupported.
+
+    Free, because nothing that is served follows from it: the expert and dense backends of formats that any of them
+    runs as decided (`RUNNERS` and `BLOCK_BACKENDS` have the others), ModelOpt's `producer`, the names of config groups,
+    and the entries of a list for modules that never ask for a method (a router, an LM head that the method cannot
+    quantize), which stand there for other readers.
+    """
+    server = Server(open_files(artifacts, contract), contract)
     return [server.reading(tensor) for tensor in contract.tensors]
 
 
@@ -160,8 +161,8 @@ class Server:
     @cached_property
     def _folds_shared(self) -> bool:
         arguments, how = self.files.arguments, self.built.folds_shared
-        alone = arguments.get("disable_shared_experts_fusion") or int(arguments.get("ep_size") or 1) > 1
-        if not how or alone or arguments.get("moe_runner_backend") in _SEPARATE_SHARED:
+        alone = arguments.get(UNFUSED) or arguments.get("ep-size", 1) > 1
+        if not how or alone or arguments.get("moe-runner-backend") in _SEPARATE_SHARED:
             return False
         entries = getattr(self.config, "entries", ())
         if how == "count":
@@ -177,23 +178,22 @@ class Server:
         name = method.split(" group ")[0]
         if name == NVFP4_STATIC.name and module.kind is Kind.EXPERTS and self.files.truthy(env.PER_TOKEN):
             name = method = NVFP4_TOKEN.name
-        return Served(method, STORED.get(name, ()), self._inputs(name, module), cache)
+        dtype = self._dtype if has_dtype(module) else ""
+        return Served(method, STORED.get(name, ()), self._inputs(name, module), cache, dtype)
 
     def _inputs(self, name: str, module: Module) -> str:
+        if name in _MARLIN and self.files.truthy(env.FP8_MARLIN):
+            return "bf16"
         if name == FP8_BLOCK.name:
             return self._block_scales(module)
         words = SCALING.get(name, "")
-        runner = self.files.arguments.get("moe_runner_backend", "auto")
         if name in (NVFP4_TOKEN.name, NVFP4_STATIC.name):
             if not all(self.files.on(variable) for variable in env.EXACT_MATH):
                 words = words.replace(EXACT, "fast math")
-            if module.kind is Kind.EXPERTS and runner not in TRTLLM:
-                words += f", as the expert backend {runner} may"
-            return words + self._adaptive()
-        if name == NVFP4_WEIGHTS.name and module.kind is Kind.EXPERTS and runner != "marlin":
-            return f"as the expert backend {runner} may"
-        if name in (MXFP8.name, FP8_TENSOR.name) and self.files.truthy(env.FP8_MARLIN):
-            return "bf16"
+            words += self._adaptive()
+        runner = self.files.arguments.get("moe-runner-backend", "auto")
+        if module.kind is Kind.EXPERTS and runner not in RUNNERS.get(name, (runner,)):
+            words += f", as the expert backend {runner} may"
         return words
 
     def _adaptive(self) -> str:
@@ -206,23 +206,39 @@ class Server:
 
     def _block_scales(self, module: Module) -> str:
         """The type of block FP8's scales: the backend's, on Blackwell; the config's word for dense layers, before."""
-        arguments, declared = self.files.arguments, isinstance(self.config, Fp8) and self.config.pow2
+        config = self.config
+        declared = "" if not isinstance(config, Fp8) else "pow2 scales" if config.pow2 else "fp32 scales"
         if not is_blackwell(self.contract.rollout):
-            return "pow2 scales" if declared and module.kind is not Kind.EXPERTS else "fp32 scales"
-        key = "moe_runner_backend" if module.kind is Kind.EXPERTS else "fp8_gemm_backend"
-        backend = str(arguments.get(key, "auto"))
-        if backend == "auto":
-            return "scales as the installed kernels have them"
-        return "pow2 scales" if backend == "deep_gemm" else "fp32 scales"
+            return "fp32 scales" if module.kind is Kind.EXPERTS or not declared else declared
+        key = "moe-runner-backend" if module.kind is Kind.EXPERTS else "fp8-gemm-backend"
+        backend = str(self.files.arguments.get(key, "auto"))
+        scales = next((f"{word} scales" for word, (_, known) in BLOCK_BACKENDS.items() if backend in known), "")
+        if not scales:
+            return f"scales as the backend {backend} has them"
+        return scales if declared in ("", scales) else f"{scales}, declared {declared}"
+
+    @cached_property
+    def _dtype(self) -> str:
+        asked = str(self.files.arguments.get("dtype", "auto"))
+        return _DTYPES.get(asked, asked)
 
     @cached_property
     def _cache(self) -> tuple[str, str]:
-        asked = str(self.files.arguments.get("kv_cache_dtype", "auto"))
-        if asked != "auto":
-            known = {"bf16": "bf16", "bfloat16": "bf16", "fp8_e4m3": "fp8"}
-            return known.get(asked, asked), f"{SERVER_PATH}, kv-cache-dtype"
-        algo = str(self.config.cache_algo or "")
-        return ("fp8" if algo.upper() == "FP8" else "bf16"), f"{self.route.path}"
+        """The KV cache's format, and what says so. The config must declare the same: other readers have only that.
+
+        `auto` is left to the engine: by model, GPU and config it may be either.
+        """
+        asked, declared = str(self.files.arguments.get("kv-cache-dtype", "auto")), self.config.cache
+        known = _CACHES.get(asked, asked)
+        if declared in (None, known):
+            return known, f"{SERVER_PATH}, kv-cache-dtype"
+        return f"{known}, declared {declared},", f"{SERVER_PATH}, kv-cache-dtype, and {self.route.path}"
+
+
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"}
+_CACHES = {"bf16": "bf16", "bfloat16": "bf16", "fp8_e4m3": "fp8"}
+_MARLIN = frozenset({MXFP8.name, FP8_BLOCK.name, FP8_TENSOR.name, FP8_CHANNEL.name})
+"""What Marlin would run with unquantized inputs."""
 
 
 def _of_expert(module: Module, expert: int) -> Module:
@@ -238,12 +254,16 @@ def _agree(files: Files) -> None:
         return
     section = files.legacy.get("quantization")
     section = section if isinstance(section, dict) else {}
+    beyond = {*files.legacy} - {"producer", "quantization", DIGEST_KEY} | {*section} - {
+        "exclude_modules",
+        *_SHARED_KEYS,
+    }
+    if beyond:
+        raise unreadable(f"{LEGACY_PATH} has `{min(beyond)}`, which {CONFIG_PATH} cannot say", "compile again")
     pairs = [("ignore", "exclude_modules"), *((key, key) for key in _SHARED_KEYS)]
     apart = next((key for key, there in pairs if files.config.get(key) != section.get(there)), None)
     if apart is not None:
-        raise Unsupported(
-            error("P502", f"{CONFIG_PATH} and {LEGACY_PATH} differ about `{apart}`", help="compile again")
-        )
+        raise unreadable(f"{CONFIG_PATH} and {LEGACY_PATH} differ about `{apart}`", "compile again")
 
 
 _SHARED_KEYS = ("quant_algo", "kv_cache_quant_algo", "group_size", "quantized_layers")

@@ -7,7 +7,8 @@ from typing import Any
 
 from precc.backend import Unsupported
 from precc.diagnostics import error
-from precc_sglang.reading.files import CONFIG_PATH, LEGACY_PATH, SERVER_PATH, Files
+from precc_sglang.paths import CONFIG_PATH, LEGACY_PATH, SERVER_PATH
+from precc_sglang.reading.files import Files
 from precc_sglang.refusal import unreadable
 
 COMPATIBLE: dict[str, tuple[str, ...]] = {

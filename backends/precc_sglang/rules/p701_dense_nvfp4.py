@@ -46,4 +46,5 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         dense,
         "serves dense NVFP4 layers with a static input scale, never per token",
         "write `mxfp8` or `bf16` for it, or `weight nvfp4` to leave its inputs unquantized",
+        part="input",
     )

@@ -36,7 +36,8 @@ SEVERITY = Severity.ERROR
 INSTEAD: dict[str, str] = {
     "fp8": "`weight fp8 per_channel, input fp8 per_token`, `weight fp8 per_tensor, input fp8 per_tensor static`, or "
     "`fp8_block`",
-    "fp8_block": "`fp8_block` for both operands, with one type of scale",
+    "fp8_block": "`fp8_block` and `fp8_block scales fp32` (right behind the format, `scales` belongs to both operands; "
+    "in a clause of its own, to the weights)",
     "int4": "`weight int4 group 32` or `group 128`",
     "int8": "`weight int4 group 32` or `fp8_block`",
     "mxfp4": "`nvfp4 per_token` (experts) or `mxfp8`",
@@ -58,4 +59,11 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
             entries,
             f"has no method for `{decision}`",
             f"served are {INSTEAD.get(decision.weight.format, '`mxfp8`, `fp8_block` or `nvfp4 per_token` (experts)')}",
+            part=_culprit(decision),
         )
+
+
+def _culprit(decision: Decision) -> str:
+    """The inputs, where the weights are served with others."""
+    operand = decision.input
+    return "input" if operand is not None and operand.format != decision.weight.format else "weight"

@@ -46,14 +46,21 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
             adaptive.setdefault(operand.four_over_six, []).append(entry)
         if family is FP8_BLOCK:
             scales.setdefault(entry.decision.weight.scale, []).append(entry)
-    yield from _second(contract, inputs, "the scope of NVFP4 inputs")
-    yield from _second(contract, adaptive, "four-over-six of NVFP4 inputs")
-    yield from _second(contract, scales, "the scale type of block FP8")
+    yield from _second(contract, inputs, "input", "the scope of NVFP4 inputs")
+    yield from _second(contract, adaptive, "input", "four-over-six of NVFP4 inputs", _ADAPTIVE)
+    yield from _second(contract, scales, "weight", "the scale type of block FP8")
 
 
-def _second(contract: Contract, values: Mapping[Any, list[Entry]], what: str) -> Iterator[Diagnostic]:
+_ADAPTIVE = (
+    "; right behind the format it belongs to both operands (`nvfp4 per_token four_over_six`), in a clause of its own "
+    "to the weights"
+)
+
+
+def _second(
+    contract: Contract, values: Mapping[Any, list[Entry]], part: str, what: str, more: str = ""
+) -> Iterator[Diagnostic]:
     if len(values) > 1:
         fewest = min(values.values(), key=lambda entries: sum(entry.tensor.count for entry in entries))
-        yield from refuse(
-            contract, CODE, fewest, f"has one setting for {what} in a process", "decide it alike for all tensors"
-        )
+        one = f"has one setting for {what} in a process"
+        yield from refuse(contract, CODE, fewest, one, f"decide it alike for all tensors{more}", part)

@@ -2,19 +2,18 @@
 
 DeepSeek classes load the two as one matrix. A scale that is a scalar (the outer scale of NVFP4, that of per-tensor
 FP8) is kept for `q_a_proj` only, so `kv_a_proj_with_mqa` would be multiplied by the wrong one, without a message.
+P202 says so of the two in NVFP4.
 
 ```prec expect=P701 model=deepseek-v3
 targets: sglang
-default: weight nvfp4, train bf16
-kv_b_proj: bf16
+{q_a_proj,kv_a_proj_with_mqa}: weight fp8 per_tensor, input fp8 per_tensor static, train bf16
 ```
 
 Blocks have no such scale:
 
 ```prec model=deepseek-v3
 targets: sglang
-default: weight nvfp4, train bf16
-kv_b_proj, q_a_proj, kv_a_proj_with_mqa: bf16
+{q_a_proj,kv_a_proj_with_mqa}: mxfp8
 ```
 """
 
@@ -22,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precc.contract import Contract
+from precc.contract import Contract, Entry
 from precc.diagnostics import Diagnostic, Severity
-from precc_sglang.families import FP8_TENSOR, NVFP4_STATIC, NVFP4_TOKEN, NVFP4_WEIGHTS
+from precc_sglang.families import FP8_TENSOR, NVFP4_STATIC, NVFP4_TOKEN, NVFP4_WEIGHTS, family_of
 from precc_sglang.methods import choice_of
 from precc_sglang.names import QKV_A
 from precc_sglang.refusal import refuse
@@ -42,7 +41,13 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     choice = choice_of(contract)
     if choice is None:
         return
-    fused = [e for module, e, family in choice.entries() if module.last in QKV_A and family in SCALAR_SCALES]
+    fused = [
+        entry
+        for module, entries in choice.modules.items()
+        if module.last in QKV_A and not _is_p202(entries)
+        for entry in entries
+        if family_of(entry.decision) in SCALAR_SCALES
+    ]
     yield from refuse(
         contract,
         CODE,
@@ -50,3 +55,8 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         "keeps the outer scale of `q_a_proj` for both",
         "write `bf16`, `mxfp8` or `fp8_block` for `q_a_proj` and `kv_a_proj_with_mqa`",
     )
+
+
+def _is_p202(entries: list[Entry]) -> bool:
+    """Whether both are NVFP4, which P202 reports."""
+    return all(entry.decision.weight.format == "nvfp4" for entry in entries)

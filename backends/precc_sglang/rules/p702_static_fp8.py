@@ -22,20 +22,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract
-from precc.contract.wording import counted_names
-from precc.diagnostics import Diagnostic, Severity, warning
+from precc.diagnostics import Diagnostic, Severity
 from precc_sglang.families import FP8_TENSOR
 from precc_sglang.methods import choice_of
 from precc_sglang.names import Kind
-from precc_sglang.refusal import engine
+from precc_sglang.refusal import refuse
 
 CODE = "P702"
 NAME = "sglang-static-fp8-is-rounded-again"
-SEVERITY = Severity.WARNING
+SEVERITY = Severity.ERROR
 
 
 def check(contract: Contract) -> Iterator[Diagnostic]:
-    """One warning for all members of fused layers with a scale each."""
+    """One finding for all members of fused layers with a scale each."""
     choice = choice_of(contract)
     if choice is None:
         return
@@ -44,11 +43,11 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         for module, entry, family in choice.entries()
         if family is FP8_TENSOR and (len(module.shards) > 1 or module.kind is Kind.EXPERTS)
     ]
-    if members:
-        yield warning(
-            CODE,
-            f"{engine(contract)} rounds the weights of a fused layer again, to the largest of its members' scales: "
-            f"{counted_names(members)}",
-            members[0].span,
-            help="write `weight fp8 per_channel, input fp8 per_token`, or `fp8_block`",
-        )
+    yield from refuse(
+        contract,
+        CODE,
+        members,
+        "rounds the weights of a fused layer again, to the largest of its members' scales",
+        "write `weight fp8 per_channel, input fp8 per_token`, or `fp8_block`; or silence this where the checkpoint "
+        "gives the members one scale",
+    )

@@ -1,4 +1,8 @@
-"""Megatron's own reading of its precision arguments, with its defaults and its checks."""
+"""Megatron's own reading of its precision arguments, with its defaults and its checks.
+
+No other argument may stand there. Free are the counts of layers in BF16 without their flag, which Megatron then
+ignores, and the FP4 recipe without an FP4 format, or FP8's without one.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from precc_te.precision import Recipe as Mode
 from precc_te.reading.arguments import Arguments, read_arguments
 from precc_te.reading.environment import read_environment
 from precc_te.reading.layout import Ranks, ranks_of
-from precc_te.reading.malformed import malformed, text_of
+from precc_te.reading.malformed import check_digest, header_digest, malformed, text_of
 from precc_te.reading.numbers import representatives
 from precc_te.reading.recipes import Recipe, RecipeFile, read_recipes
 from precc_te.rules.p504_inherited_recipe import inherits
@@ -48,8 +48,9 @@ class _Reader:
         self._engine = engine_of(contract.train)
         self._inner = self._engine.megatron.mtp_inner
         self._arguments = read_arguments(text_of(artifacts, ARGUMENTS), self._ranks.layers, self._ranks.pipeline)
-        self._recipes = Recipes(self._engine, self._arguments, read_environment(artifacts))
-        self._files = _recipe_files(artifacts, self._arguments, self._ranks, self._engine)
+        environment = read_environment(artifacts, self._arguments.mode, contract.digest)
+        self._recipes = Recipes(self._engine, self._arguments, environment)
+        self._files = _recipe_files(artifacts, self._arguments, self._ranks, self._engine, contract.digest)
         self._known: dict[tuple[Module, range | None], Reading] = {}
 
     def read(self, module: Module | None, experts: range | None) -> Reading:
@@ -120,21 +121,28 @@ def _numbered_paths(
 
 
 def _recipe_files(
-    artifacts: Mapping[str, str], arguments: Arguments, ranks: Ranks, engine: Engine
+    artifacts: Mapping[str, str], arguments: Arguments, ranks: Ranks, engine: Engine, digest: str
 ) -> tuple[RecipeFile, ...]:
     """The YAML that every rank reads, or one for each pipeline stage where the wrapper picks it."""
     if arguments.recipe_file is not None:
         path = f"te/{arguments.recipe_file}"
         if SCRIPT in artifacts:
             raise malformed(SCRIPT, f"{ARGUMENTS} names one recipe for all stages as well")
-        return (read_recipes(path, text_of(artifacts, path), engine),)
+        return (_recipe_file(artifacts, path, engine, digest),)
     found = script_stages(text_of(artifacts, SCRIPT))
     if found is None or found[0] != ranks.pipeline:
         raise malformed(SCRIPT, f"this does not pick the recipes of {ranks.pipeline} pipeline stages")
+    check_digest(SCRIPT, found[1], digest)
     if ranks.layers % ranks.pipeline or ranks.virtual > 1:
         raise malformed(SCRIPT, "recipes for each stage want layers that divide evenly and no virtual stages")
     stages = map(recipe_path, range(ranks.pipeline))
-    return tuple(read_recipes(path, text_of(artifacts, path), engine) for path in stages)
+    return tuple(_recipe_file(artifacts, path, engine, digest) for path in stages)
+
+
+def _recipe_file(artifacts: Mapping[str, str], path: str, engine: Engine, digest: str) -> RecipeFile:
+    text = text_of(artifacts, path)
+    check_digest(path, header_digest(text), digest)
+    return read_recipes(path, text, engine)
 
 
 class Recipes:

@@ -6,11 +6,24 @@ from collections.abc import Mapping
 
 from precc.backend import Unsupported
 from precc.diagnostics import error
+from precc_te.emission import HEADER
 
 
 def malformed(path: str, problem: str) -> Unsupported:
     """This refuses an artifact: a finding P502 that names it."""
     return Unsupported(error("P502", f"{path}: {problem}", help="compile the policy again; the files are not edited"))
+
+
+def check_digest(path: str, found: str, digest: str) -> None:
+    """This refuses an artifact that names another contract, or none. Raises Unsupported."""
+    if found != digest:
+        says = f"it names {found[:12]}…" if found else "it names none"
+        raise malformed(path, f"this belongs to another contract: {says}, and this one is {digest[:12]}…")
+
+
+def header_digest(text: str) -> str:
+    """The digest of a `# precc contract …` line; what cannot be one where there are none or several."""
+    return " and ".join(line.removeprefix(HEADER) for line in text.splitlines() if line.startswith(HEADER))
 
 
 def text_of(artifacts: Mapping[str, str], path: str) -> str:

@@ -1,4 +1,9 @@
-"""Megatron's own reading of its per-module YAML: ordered matchers, and recipes with its defaults and checks."""
+"""Megatron's own reading of its per-module YAML: ordered matchers, and recipes with its defaults and checks.
+
+Free is what Megatron ignores: comments but for the digest, keys beside `configs` and `matchers`, further keys of a
+matcher, matchers that are not enabled or stand behind one that takes everything, configs that no matcher names, and
+labels and configs' names themselves.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +71,7 @@ def read_recipes(path: str, text: str, engine: Engine) -> RecipeFile:
 
     try:
         content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as problem:
+    except (yaml.YAMLError, RecursionError) as problem:
         raise malformed(path, f"no YAML: {problem}") from None
     if not isinstance(content, dict):
         raise malformed(path, "no mapping with `configs` and `matchers`")
@@ -92,7 +97,10 @@ class _Reader:
         for label, matcher in matchers.items():
             if not isinstance(matcher, dict):
                 raise malformed(self._path, f"matcher `{label}` is no mapping")
-            if not matcher.get("enabled", False):
+            enabled = matcher.get("enabled", False)
+            if not isinstance(enabled, bool):
+                raise malformed(self._path, f"matcher `{label}` is neither enabled nor not: {enabled}")
+            if not enabled:
                 continue  # as in Megatron: a matcher that does not say `enabled: true` is none
             if matcher.get("type") != "glob":
                 raise malformed(self._path, f"matcher `{label}` is of type {matcher.get('type')}; there is only glob")
@@ -147,5 +155,7 @@ class _Reader:
         for switch, default in _DEFAULTS.items():
             if isinstance(default, bool) and not isinstance(fields[switch], bool):
                 raise malformed(self._path, where + f"`{switch}` is neither true nor false")
+        if fields["tp_only_amax_red"]:
+            raise malformed(self._path, where + "maxima are taken over tensor-parallel ranks only; precc never asks so")
         if fields["fp8_param"] or fields["fp4_param"]:
             raise malformed(self._path, where + "parameter gather is on; the contract's weights are kept in BF16")

@@ -10,7 +10,8 @@ train: etp=2
 rollout: tp=2
 ```
 
-Keep those weights whole in training, and spread experts over ranks with `ep`. Formats whose scales are all local
+Keep those weights whole in training, and spread experts over ranks with `ep` (on both sides where inputs are scaled
+per token, which P503 is about, too). Formats whose scales are all local
 (`mxfp8`, `fp8_block`) may be sharded.
 
 ```prec model=qwen3-30b-a3b
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precc.contract import Contract, TrainLayout
+from precc.contract import Contract, Entry, TrainLayout
 from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, Severity, error
 from precc_te.modules import Line, modules_of
@@ -53,8 +54,18 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
             f"{counted_names(entries)}: each of {getattr(contract.train, key)} shards ({key}) would have its own "
             f"{OUTER_SCALED[recipe]} outer scale in training; the contract has one for the whole weight",
             entries[0].span,
-            help=f"train with `{key}=1`, or give these weights a format without an outer scale, such as mxfp8",
+            help=f"{_whole(key, contract, entries)}, or give these weights a format without an outer scale, such as "
+            "mxfp8",
         )
+
+
+def _whole(key: str, contract: Contract, entries: list[Entry]) -> str:
+    """The layout that keeps weights whole: on both sides, where a scale is that of a token's part on each rank."""
+    served = contract.rollout
+    per_token = any(entry.decision.input is not None and entry.decision.input.scope == "per_token" for entry in entries)
+    if key == "etp" and per_token and contract.wants("sglang") and served.expert_tp > 1:
+        return f"leave experts whole on both sides: `train: etp=1` and `rollout: tp={served.tp} ep={served.tp}`"
+    return f"train with `{key}=1`"
 
 
 def _sharding(module: Module, parallel: str | None, train: TrainLayout) -> str:

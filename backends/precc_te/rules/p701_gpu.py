@@ -48,7 +48,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         entries = [line.entry for line in lines]
         yield error(
             CODE,
-            f"{counted_names(entries)} cannot train as {precision} on {gpu}: "
+            f"{counted_names(entries)} cannot train as `{entries[0].decision}` on {gpu}: "
             f"TransformerEngine has that on {', '.join(wanted)}",
             entries[0].span,
             help=_help(precision),

@@ -45,10 +45,11 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
             continue
         entries = [line.entry for precision in users for line in modules.quantized[precision]]
         since = ".".join(map(str, SINCE[feature]))
+        shown = "; ".join(dict.fromkeys(str(entry.decision) for entry in entries))
         yield error(
             CODE,
-            f"TransformerEngine {engine.te} has no {feature}, which {counted_names(entries)} need: {_shown(users)}",
-            entries[0].span,
+            f"TransformerEngine {engine.te} has no {feature}, which {counted_names(entries)} need: {shown}",
+            entries[0].span_of(_part(feature, modules)),
             help=f"train with te={since} or newer" + (_UNIFORM if feature == FACTORIES else ""),
         )
 
@@ -68,5 +69,11 @@ def _users(modules: Modules) -> dict[str, list[TePrecision]]:
     return {feature: users for feature, users in found.items() if users}
 
 
-def _shown(users: list[TePrecision]) -> str:
-    return "; ".join(dict.fromkeys(map(str, users)))
+def _part(feature: str, modules: Modules) -> str:
+    """The part of a decision that asks for a feature: for factories, what the contract has two of."""
+    if feature == FACTORIES and len({precision.backward for precision in modules.quantized}) == 1:
+        return "weight"
+    return _PARTS[feature]
+
+
+_PARTS = {BACKWARD_OVERRIDE: "backward", ROW_SCALING: "input", FOUR_OVER_SIX: "weight", FACTORIES: "backward"}

@@ -1,18 +1,20 @@
 """TransformerEngine has no linear layer that runs as decided.
 
-It quantizes both operands, in MXFP8, NVFP4, block FP8 or per-tensor FP8, and only in its own linear layers: not in
-the router, the embedding or the output layer. Integers, weight-only formats and static input scales are formats of
-the server.
+It quantizes both operands of its own linear layers: not of the router, the embedding or the output layer. Its FP8 has
+one scale a tensor, its block FP8 one type of scale for both operands, and its NVFP4 excludes some settings beside
+others. What no trainer multiplies at all (integers, weight-only formats, static input scales, operands of two formats)
+is P505.
 
 ```prec expect=P701 model=qwen3-30b-a3b
-experts.*: int4
-rollout: tp=4 ep=4
+lm_head: mxfp8
+targets: te
 ```
 
-Say that the trainer's forward is another (P505 lists which pairs exist), or leave the trainer out of `targets:`.
+Say that the trainer's forward is another, or leave the trainer out of `targets:`.
 
 ```prec model=qwen3-30b-a3b
-experts.*: int4 group 128, train bf16
+lm_head: mxfp8, train bf16
+targets: te
 ```
 """
 
@@ -20,12 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precc.contract import Contract, Entry
-from precc.contract.wording import counted_names
-from precc.diagnostics import Diagnostic, Severity, error
+from precc.contract import Contract
+from precc.diagnostics import Diagnostic, Severity
 from precc_te.modules import modules_of
-from precc_te.precision import Refusal
-from precc_te.versions import engine_of
 
 CODE = "P701"
 NAME = "te-untrainable"
@@ -33,12 +32,8 @@ SEVERITY = Severity.ERROR
 
 
 def check(contract: Contract) -> Iterator[Diagnostic]:
-    """One finding a reason."""
-    found: dict[Refusal, list[Entry]] = {}
-    for line in modules_of(contract).lines:
-        if isinstance(line.precision, Refusal):
-            found.setdefault(line.precision, []).append(line.entry)
-    te = engine_of(contract.train).te
-    for refusal, entries in found.items():
-        what = f"{counted_names(entries)} cannot train as `{entries[0].decision}`"
-        yield error(CODE, f"{what} (TransformerEngine {te}): {refusal.reason}", entries[0].span, help=refusal.help)
+    """One finding a reason, but those that precc's own rules report."""
+    modules = modules_of(contract)
+    for why in modules.refused:
+        if not why.reported:
+            yield modules.refusal(why)
