@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cli.commands import Run, Write
 
 from precc.cli.diff import compare
 from precc.contract import Contract
+from precc.formats import Decision
 from precc.graph.reading import read_model
 from precc.pipeline import decide_policy
 from precc.source import SourceFile
@@ -20,6 +23,11 @@ def test_policies_that_say_the_same_in_other_words_are_equal(run: Run, policy: W
     result = run("diff", a, b, "--model", QWEN, "--exit-code")
     assert result.status == 0
     assert result.out.startswith(f"a and b decide the same on {QWEN} (digest ")
+
+
+def text(decision: dict[str, Any]) -> str:
+    """A decision of the JSON as policies write it."""
+    return str(Decision.from_json(decision))
 
 
 def test_json_has_the_documented_shape(run: Run, policy: Write) -> None:
@@ -38,8 +46,8 @@ def test_json_has_the_documented_shape(run: Run, policy: Write) -> None:
     for row in shown["tensors"]:
         assert list(row) == ["name", "tensors", "parameters", "a", "b"]
         assert (row["tensors"], row["parameters"]) == (40 * 128, 40 * 128 * 768 * 2048)
-        assert row["a"] == "nvfp4 per_token, backward high_precision"
-        assert row["b"] == "nvfp4 per_token, backward dequantized"
+        assert text(row["a"]) == "nvfp4 per_token, backward high_precision"
+        assert text(row["b"]) == "nvfp4 per_token, backward dequantized"
 
 
 def test_the_difference_is_exactly_what_the_second_rule_changed(run: Run, policy: Write) -> None:
@@ -49,7 +57,7 @@ def test_the_difference_is_exactly_what_the_second_rule_changed(run: Run, policy
     (row,) = run("diff", a, b, "--model", QWEN, "--output-format", "json").json["tensors"]
     assert row["name"] == "model.layers.7.self_attn.o_proj.weight"
     assert (row["tensors"], row["parameters"]) == (1, 2048 * 4096)
-    assert (row["a"], row["b"]) == ("bf16", "mxfp8, backward native")
+    assert (text(row["a"]), text(row["b"])) == ("bf16", "mxfp8, backward native")
 
 
 def test_ranges_of_experts_are_cut_where_either_side_cuts_them() -> None:
@@ -65,7 +73,7 @@ def test_ranges_of_experts_are_cut_where_either_side_cuts_them() -> None:
     one = contract("experts.*: mxfp8\nlayers[7].mlp.experts.5.down_proj: bf16\n")
     (row,) = compare(plain, one)["tensors"]
     assert (row["name"], row["tensors"]) == ("model.layers.7.mlp.experts.5.down_proj.weight", 1)
-    assert compare(one, plain)["tensors"][0]["a"] == "bf16"
+    assert text(compare(one, plain)["tensors"][0]["a"]) == "bf16"
     tens = contract("experts.*: mxfp8\nlayers[7].mlp.experts.1*.down_proj: bf16\n")
     rows = compare(one, tens)["tensors"]
     assert {row["name"].split("experts.")[1].removesuffix(".down_proj.weight"): row["tensors"] for row in rows} == {
