@@ -33,11 +33,11 @@ help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.runtime  ## compile, verify, plan and explain a ready policy for Qwen3-30B-A3B
-	$(call run,precc compile policies/nvfp4_rl.prec --model qwen3-30b-a3b -o out/demo)
-	$(call run,precc verify out/demo)
+	$(call run,precc compile policies/nvfp4_rl.prec --model qwen3-30b-a3b -o out)
+	$(call run,precc verify out)
 	$(call run,precc plan policies/nvfp4_rl.prec --model qwen3-30b-a3b)
 	$(call run,precc explain policies/nvfp4_rl.prec --model qwen3-30b-a3b model.layers.3.mlp.experts.5.gate_proj)
-	@printf '\nThe artifacts are in out/demo:\n'; cd out/demo; find . -type f | sort
+	@printf '\nThe artifacts are in out:\n'; cd out; find . -type f | sort
 
 test: check  ## run every check and every test, the engines' own code included
 	$(call timed,pytest,$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope $(PYTEST))

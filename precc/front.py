@@ -15,7 +15,7 @@ from precc.syntax import parse
 Findings: TypeAlias = tuple[Diagnostic, ...]
 
 
-def read_policy(source: SourceFile) -> tuple[Policy, tuple[Diagnostic, ...]]:
+def read_policy(source: SourceFile) -> tuple[Policy, Findings]:
     """Text → policy, with what can be said of it without a model."""
     file, syntax = parse(source)
     policy, names = resolve_names(file)

@@ -3,7 +3,8 @@
     SourceFile ─parse→ File ─names→ Policy ─bind(ModelGraph)→ Binding ─rules→ findings ─emit(backend)→ Artifacts
                                                                   Artifacts ─read back→ decisions == contract
 
-Nothing here prints, exits or logs: findings are values, collected at every arrow.
+The first two arrows are in `front.py`: a lint without a model needs no more. Nothing here prints, exits or logs:
+findings are values, collected at every arrow.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from precc.diagnostics import Diagnostic, error
 from precc.front import Findings, ordered, read_policy
 from precc.graph.model import ModelGraph
 from precc.records import record
-from precc.records import replace as replace_span
 from precc.resolve.bind import Binding, bind
 from precc.resolve.policy import Policy
 from precc.rules.ignores import Ignores
@@ -51,9 +51,10 @@ NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
 
 @record
 class Settings:
-    """What the command line says over the policy: `--train` and `--rollout` as `key=value` words.
+    """What is asked for beside the policy.
 
-    `complete` says that all targets of the policy are compiled, so that every check had its say.
+    `train` and `rollout` are `key=value` words over the policy's layouts. `complete` says that all targets of the
+    policy are compiled, so that every check has its say and an unused ignore comment can be told.
     """
 
     train: Mapping[str, str] = NOTHING_SAID
@@ -63,8 +64,8 @@ class Settings:
     def apply(self, binding: Binding, targets: tuple[str, ...]) -> Binding:
         """The binding under these layouts, for these targets."""
         contract = binding.contract
-        train = contract.train.with_settings(dict(self.train))
-        rollout = contract.rollout.with_settings(dict(self.rollout))
+        train = contract.train.with_settings(self.train)
+        rollout = contract.rollout.with_settings(self.rollout)
         return replace(binding, contract=replace(contract, train=train, rollout=rollout, targets=targets))
 
 
@@ -89,47 +90,50 @@ def decide_policy(
     source: SourceFile, model: ModelGraph, targets: Sequence[str], settings: Settings = ASSUMED
 ) -> Compilation:
     """Text and graph → what is decided and found, before any backend has its say."""
-    return _decide(source, model, targets, settings)[0]
+    policy, findings = read_policy(source)
+    return _checked(policy, findings, model, targets, settings, Ignores(policy.ignores, source.path, model.name))
 
 
 def compile_policy(
     source: SourceFile, model: ModelGraph, backends: Sequence[Backend], settings: Settings = ASSUMED
 ) -> Compilation:
     """Text and graph → artifacts, each read back and compared."""
-    decided, kept = _decide(source, model, [backend.name for backend in backends], settings)
+    policy, findings = read_policy(source)
+    kept = Ignores(policy.ignores, source.path, model.name)
+    decided = _checked(policy, findings, model, [backend.name for backend in backends], settings, kept)
     if decided.binding is None:
         return decided
-    binding, findings, emissions = decided.binding, decided.findings, []
+    findings, emissions = decided.findings, []
     for backend in backends:
         blocked = any(finding.is_error for finding in findings)
-        emission, found = emit_contract(binding.contract, backend, kept, write=not blocked)
+        emission, found = emit_contract(decided.binding.contract, backend, kept, write=not blocked)
         emissions.append(emission)
-        findings += found
+        findings += tuple(_placed(finding, policy, backend) for finding in found)
     unused = kept.unused() if settings.complete else ()
-    placed = tuple(_placed(finding, decided.policy) for finding in (*findings, *unused))
-    return Compilation(decided.policy, binding, tuple(emissions), ordered(placed, source.path))
+    return replace(decided, emissions=tuple(emissions), findings=ordered((*findings, *unused), source.path))
 
 
-def _placed(finding: Diagnostic, policy: Policy) -> Diagnostic:
-    """What is said of a layout stands at the layout's line; of one that is not stated, at the head of the file."""
-    if finding.span is not None:
-        return finding
-    stated = next((layout.span for layout in (*policy.train, *policy.rollout)), None)
-    return replace_span(finding, span=stated or policy.source.span(0, 0))
-
-
-def _decide(
-    source: SourceFile, model: ModelGraph, targets: Sequence[str], settings: Settings
-) -> tuple[Compilation, Ignores]:
-    policy, findings = read_policy(source)
-    kept = Ignores(policy.ignores, policy.source.path, model.name)
+def _checked(
+    policy: Policy, findings: Findings, model: ModelGraph, targets: Sequence[str], settings: Settings, kept: Ignores
+) -> Compilation:
+    """Policy and graph → the binding, and what the rules find in it; no binding if the policy has errors."""
     findings = kept.filter(findings)
     if any(finding.is_error for finding in findings):
-        return Compilation(policy, findings=findings), kept
+        return Compilation(policy, findings=findings)
     binding = settings.apply(bind(policy, model), tuple(targets))
     findings += kept.filter((*rules.check_binding(binding), *rules.check_contract(binding.contract)))
     placed = tuple(_placed(finding, policy) for finding in findings)
-    return Compilation(policy, binding, findings=ordered(placed, source.path)), kept
+    return Compilation(policy, binding, findings=ordered(placed, policy.source.path))
+
+
+def _placed(finding: Diagnostic, policy: Policy, backend: Backend | None = None) -> Diagnostic:
+    """What is about no rule stands where the engine's version is stated, else at the head of the file."""
+    if finding.span is not None:
+        return finding
+    engines = () if backend is None else backend.engines
+    settings = (setting for layout in (*policy.train, *policy.rollout) for setting in layout.settings)
+    stated = next((setting.span for setting in settings if setting.key in engines), None)
+    return finding.at(stated or policy.source.span(0, 0))
 
 
 def emit_contract(

@@ -43,10 +43,17 @@ def _manifest(contract: Contract, backends: Sequence[Backend], files: Sequence[A
         "model": contract.model.name,
         "targets": [backend.name for backend in backends],
         "engines": {backend.name: _versions(backend, contract) for backend in backends},
-        "layouts": {"train": contract.train.to_json(), "rollout": contract.rollout.to_json()},
+        "layouts": _layouts(contract, {k: v for backend in backends for k, v in _versions(backend, contract).items()}),
         "files": {file.path: file.sha256 for file in sorted(files, key=lambda file: file.path)},
     }
     return json_text(shown)
+
+
+def _layouts(contract: Contract, versions: Mapping[str, str | None]) -> dict[str, Any]:
+    """The layouts as they hold: versions and sizes that nobody stated are filled in."""
+    rollout = {**contract.rollout.to_json(), "etp": contract.rollout.expert_tp}
+    sides = {"train": contract.train.to_json(), "rollout": rollout}
+    return {side: {key: versions.get(key, word) for key, word in layout.items()} for side, layout in sides.items()}
 
 
 def _versions(backend: Backend, contract: Contract) -> dict[str, str | None]:

@@ -16,7 +16,9 @@ from precc.graph.model import EXPERT, ModelGraph, Tensor
 
 @dataclass(frozen=True, eq=False)
 class Contract:
-    """Every tensor of a model with its decision, and what both sides must run. Two are one if their digests are.
+    """Every tensor of a model with its decision, and what both sides must run.
+
+    Compared by identity: two contracts decide the same if their digests are equal.
 
     `kv_cache` is the format of the rollout server's KV cache. `targets` are the backends the policy is for; None
     means all of them. Layouts and engine versions take part in what is emitted and never in the digest.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ class Layout:
     ep: int = 1
     stated: bool = False
 
-    def with_settings(self, settings: dict[str, str]) -> Self:
+    def with_settings(self, settings: Mapping[str, str]) -> Self:
         """The same layout with some settings replaced; sizes are read from their words."""
         typed = {key: int(word) if isinstance(getattr(self, key), int) else word for key, word in settings.items()}
         return replace(self, **typed, stated=self.stated or bool(settings))  # type: ignore[arg-type]

@@ -59,6 +59,10 @@ class Diagnostic:
     def is_error(self) -> bool:
         return self.severity is Severity.ERROR
 
+    def at(self, span: Span) -> Diagnostic:
+        """The same finding, placed."""
+        return replace(self, span=span)
+
     def on_model(self, name: str) -> Diagnostic:
         """The same finding, tied to the model it was found on."""
         return replace(self, model=name)

@@ -47,7 +47,7 @@ def matcher(selector: Selector, layers: int) -> Matcher:
 
 
 def union(members: list[Matcher]) -> Matcher:
-    """This matches what any member matches; a tensor is open if one member that matches it opens it."""
+    """This matches what any member of a group matches, and opens what any of these opens."""
     if len(members) == 1:
         return members[0]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from precc.contract import Cause, Contract, Entry, RolloutLayout, TrainLayout
 from precc.formats import BF16, kept
 from precc.graph.model import ModelGraph, Tensor
-from precc.graph.selection import MATCHES, Matcher, matcher, reaches, split_experts, union
+from precc.graph.selection import Matcher, matcher, reaches, split_experts
 from precc.resolve.fill import Draft
 from precc.resolve.policy import Policy, PolicyRule
 from precc.syntax.ast import IsCondition, Layout, Selector
@@ -21,7 +21,7 @@ class RuleUse:
     """What one rule did on a model, as positions in the contract's entries.
 
     `matched` are the tensors that its selectors match, `reached` those of them that it may decide about (protection
-    opened), `won` those where some part of it is in force, `amended` whether one of its amendments changed anything.
+    opened), `won` those where some part of it is in force.
     """
 
     rule: PolicyRule
@@ -48,10 +48,10 @@ def bind(policy: Policy, model: ModelGraph) -> Binding:
     """This decides every tensor of a model. Total: it has no way to fail."""
     tensors = split_experts(model.tensors, _selectors(policy))
     if len(tensors) != len(model.tensors):
-        model = ModelGraph(model.name, model.architecture, model.family, model.layers, tensors, model.config)
+        model = replace(model, tensors=tensors)
     uses = tuple(RuleUse(rule) for rule in policy.rules)
     defaults = tuple(RuleUse(rule) for rule in policy.defaults)
-    matchers = [_rule_matcher(rule, model.layers) for rule in policy.rules]
+    matchers = [[matcher(selector, model.layers) for selector in rule.selectors] for rule in policy.rules]
     entries = tuple(_decide(at, tensor, defaults, uses, matchers) for at, tensor in enumerate(tensors))
     contract = Contract(
         model=model,
@@ -77,19 +77,15 @@ def _selectors(policy: Policy) -> Iterator[Selector]:
             yield expect.condition.selector
 
 
-def _rule_matcher(rule: PolicyRule, layers: int) -> Matcher:
-    return union([matcher(selector, layers) for selector in rule.selectors])
-
-
 def _decide(
-    at: int, tensor: Tensor, defaults: tuple[RuleUse, ...], uses: tuple[RuleUse, ...], matchers: list[Matcher]
+    at: int, tensor: Tensor, defaults: tuple[RuleUse, ...], uses: tuple[RuleUse, ...], matchers: list[list[Matcher]]
 ) -> Entry:
     reached = []
-    for use, test in zip(uses, matchers, strict=True):
-        bits = test(tensor)
-        if bits & MATCHES:
+    for use, tests in zip(uses, matchers, strict=True):
+        answers = [bits for test in tests if (bits := test(tensor))]
+        if answers:
             use.matched.append(at)
-            if reaches(bits, tensor):
+            if any(reaches(bits, tensor) for bits in answers):
                 use.reached.append(at)
                 reached.append(use)
     if is_closed(tensor):

@@ -48,12 +48,14 @@ def test_a_bad_policy_is_one_error(run: Run, project: Path, what: str) -> None:
         assert f"error[{errors[0]}]" in result.err
 
 
-def test_an_empty_policy_is_a_policy(run: Run, project: Path) -> None:
-    """It decides BF16 for everything."""
-    (project / "policy.prec").write_bytes(b"")
-    assert run("lint", "policy.prec").status == 0
-    plan = run("plan", "policy.prec", "--model", QWEN, "--output-format", "json").json
-    assert list(plan["formats"]) == ["bf16"]
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"# to be written\n", b'policy "x"\n'])
+def test_a_policy_that_says_nothing_is_an_error(run: Run, project: Path, content: bytes) -> None:
+    """Nobody means everything in BF16 by an empty file; a failed write leaves one."""
+    (project / "policy.prec").write_bytes(content)
+    for command in (["lint"], ["compile", "--check"], ["plan"]):
+        result = run(*command, "policy.prec", "--model", "qwen3-8b")
+        assert result.status == 1
+        assert (result.out + result.err).count("error[P022]: this policy says nothing") == 1
 
 
 @pytest.mark.parametrize("name", ["missing.prec", "no/such/file", "nvfp4_lr", "a\0b", ""])

@@ -96,7 +96,8 @@ DECODER = (
     flag("attention_bias"),
 )
 DENSE_MLP = whole("intermediate_size")
-KEY_VALUE_HEADS = whole("num_key_value_heads", default=lambda facts: facts["num_attention_heads"])
+KEY_VALUE_HEADS = whole("num_key_value_heads")
+KEY_VALUE_HEADS_OR_ALL = whole("num_key_value_heads", default=lambda facts: facts["num_attention_heads"])
 HEAD_DIM = whole("head_dim")
 HEAD_DIM_OR_SPLIT = whole("head_dim", default=_head_dim)
 
@@ -137,6 +138,13 @@ def no_bias(facts: Mapping[str, Any]) -> dict[str, Any]:
     if facts["attention_bias"]:
         raise FieldError("attention_bias", True, "false in this family")
     return {}
+
+
+def listed_layers(facts: Mapping[str, Any], fact: str) -> None:
+    """This checks that a list names layers of the model."""
+    layers = facts["num_hidden_layers"]
+    if any(layer >= layers for layer in facts[fact]):
+        raise FieldError(fact, list(facts[fact]), f"numbers of layers, from 0 to {layers - 1}")
 
 
 def sparse_layers(facts: Mapping[str, Any], is_sparse: Callable[[int], bool]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ FAMILY = Family(
     model_types=("llama",),
     fields=(
         *fields.DECODER,
-        fields.KEY_VALUE_HEADS,
+        fields.KEY_VALUE_HEADS_OR_ALL,
         fields.HEAD_DIM_OR_SPLIT,
         fields.DENSE_MLP,
         fields.flag("mlp_bias"),

@@ -5,6 +5,7 @@ from precc.graph.families.table import Facts, Family
 
 
 def _derive(facts: Facts) -> Facts:
+    fields.listed_layers(facts, "mlp_only_layers")
     step, dense = facts["decoder_sparse_step"], facts["mlp_only_layers"]
     return {
         **fields.grouped_heads(facts),

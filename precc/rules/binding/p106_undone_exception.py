@@ -102,6 +102,15 @@ def _finding(rule: PolicyRule, undone: list[int], binding: Binding, before: list
         f"high: {folded_names(entries)}",
         rule.span,
         labels=tuple(Label(exception.span, "kept high here") for exception in exceptions.values()),
-        help="to keep the exceptions, leave the format out (a spec without one amends), or restrict the rule: "
-        "`… except layers[-15%:]`",
+        help="to keep them, leave the format out (a spec without one amends), or restrict the rule"
+        + _restriction(before, undone),
     )
+
+
+def _restriction(before: list[_Before], undone: list[int]) -> str:
+    """How the rule would spare what the first undone rule keeps high."""
+    kept = next((rule for at in undone if (rule := before[at].rule) is not None and rule.selectors), None)
+    if kept is None:
+        return ""
+    selectors = ", ".join(selector.span.text.rstrip("?") for selector in kept.selectors)
+    return f": `… except {selectors}`" if len(kept.selectors) == 1 else f": `… except ({selectors})`"

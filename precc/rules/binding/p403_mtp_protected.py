@@ -64,4 +64,6 @@ def _deciding_line(low: list[Entry]) -> str:
     """The rule that would treat the MTP layer's experts, or its linears, like those of the decoder."""
     expert = next((e for e in low if e.tensor.role is Role.ROUTED_EXPERTS), None)
     selector = "@routed_experts in @mtp" if expert else "@mtp"
-    return f"{selector}: {(expert or low[0]).decision}"
+    decision = (expert or low[0]).decision
+    # SGLang's draft models discard an NVFP4 configuration.
+    return f"{selector}: {'mxfp8' if decision.weight.format == 'nvfp4' else decision}"

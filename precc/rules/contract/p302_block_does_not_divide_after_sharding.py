@@ -89,6 +89,7 @@ def _splits(contract: Contract, entry: Entry) -> Iterator[_Split]:
 
 
 def _possible(contract: Contract) -> tuple[int, ...]:
+    """The divisors of the attention heads: tp is one of them, and so is tp / ep."""
     heads = contract.model.config.get("num_attention_heads")
     most = heads if isinstance(heads, int) else 64
     return tuple(ranks for ranks in range(1, most + 1) if most % ranks == 0)

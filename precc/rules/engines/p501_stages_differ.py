@@ -1,4 +1,4 @@
-"""Two stages would decide differently.
+"""An engine would decide differently from the contract.
 
 After emitting, precc reads each target's artifacts back by that engine's own matching rules and compares the result
 with the contract, tensor by tensor. This finding is a difference: it names the tensor, what the engine would run,
@@ -11,5 +11,5 @@ that an artifact was edited, or comes from another compile: compile again.
 from precc.diagnostics import Severity
 
 CODE = "P501"
-NAME = "stages-differ"
+NAME = "engine-disagrees"
 SEVERITY = Severity.ERROR

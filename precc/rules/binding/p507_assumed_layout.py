@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precc.contract import Contract
 from precc.contract.wording import listed
 from precc.diagnostics import Diagnostic, Severity, info
+from precc.resolve.bind import Binding
 
 CODE = "P507"
 NAME = "assumed-layout"
@@ -34,8 +34,9 @@ EXAMPLES = {"train": "train: gpu=b200 tp=1 pp=1 ep=8", "rollout": "rollout: gpu=
 _SIDES = (("te", "train"), ("sglang", "rollout"))
 
 
-def check(contract: Contract) -> Iterator[Diagnostic]:
+def check(binding: Binding) -> Iterator[Diagnostic]:
     """Once a compile, for the sides that are asked for and have something to decide."""
+    contract = binding.contract
     if not any(entry.decision.is_quantized for entry in contract.entries):
         return
     missing = [side for target, side in _SIDES if contract.wants(target) and not getattr(contract, side).stated]
@@ -44,6 +45,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         yield info(
             CODE,
             f"no {listed([f'`{side}:`' for side in missing])} layout is stated: gpu={layout.gpu}, all sizes 1 assumed",
+            binding.policy.source.span(0, 0),
             help=f"write {listed([f'`{EXAMPLES[side]}`' for side in missing])}, "
             f"or pass {listed([f'--{side}' for side in missing])}",
         )
