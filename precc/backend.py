@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 GROUP = "precc.backends"
 """The entry-point group that backends register in."""
+
+CONTRACT_LINE = "# precc contract "
+"""How the line with the contract's digest begins, in artifacts that allow comments."""
 
 
 @dataclass(frozen=True)
@@ -110,3 +113,30 @@ def select_version(stated: str, modelled: tuple[str, ...]) -> str | None:
     if not stated:
         return modelled[0]
     return next((v for v in modelled if v == stated or v.startswith(stated + ".")), None)
+
+
+def named_contract(text: str) -> str:
+    """The digest that an artifact's contract line names; what cannot be one where there are none or several lines."""
+    lines = (line for line in text.splitlines() if line.startswith(CONTRACT_LINE))
+    return " and ".join(line.removeprefix(CONTRACT_LINE) for line in lines)
+
+
+def shell_lines(variables: Mapping[str, str], unset: Iterable[str]) -> Iterator[str]:
+    """The lines of an `env.sh`: it may be sourced under `set -u`, and leaves no variable of its own as it was."""
+    yield from (f"export {name}={value}\n" for name, value in variables.items())
+    yield from (f"unset {name}\n" for name in unset)
+
+
+def stated_version(contract: Contract, engine: str) -> str:
+    """The version of an engine that a contract's layouts state; empty for none."""
+    return next((getattr(side, engine) for side in (contract.train, contract.rollout) if hasattr(side, engine)), "")
+
+
+def unmodelled_versions(
+    contract: Contract, engines: Mapping[str, tuple[str, ...]]
+) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The stated versions whose rules are not modelled: engine, what was said, what is modelled."""
+    for engine, modelled in engines.items():
+        stated = stated_version(contract, engine)
+        if select_version(stated, modelled) is None:
+            yield engine, stated, modelled

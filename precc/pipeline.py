@@ -90,17 +90,30 @@ def decide_policy(
     source: SourceFile, model: ModelGraph, targets: Sequence[str], settings: Settings = ASSUMED
 ) -> Compilation:
     """Text and graph → what is decided and found, before any backend has its say."""
-    policy, findings = read_policy(source)
-    return _checked(policy, findings, model, targets, settings, Ignores(policy.ignores, source.path, model.name))
+    return decide_read(read_policy(source), model, targets, settings)
+
+
+def decide_read(
+    read: tuple[Policy, Findings], model: ModelGraph, targets: Sequence[str], settings: Settings = ASSUMED
+) -> Compilation:
+    """The same from what `read_policy` answered."""
+    return _checked(read, model, targets, settings, _ignores(read[0], model))
 
 
 def compile_policy(
     source: SourceFile, model: ModelGraph, backends: Sequence[Backend], settings: Settings = ASSUMED
 ) -> Compilation:
     """Text and graph → artifacts, each read back and compared."""
-    policy, findings = read_policy(source)
-    kept = Ignores(policy.ignores, source.path, model.name)
-    decided = _checked(policy, findings, model, [backend.name for backend in backends], settings, kept)
+    return compile_read(read_policy(source), model, backends, settings)
+
+
+def compile_read(
+    read: tuple[Policy, Findings], model: ModelGraph, backends: Sequence[Backend], settings: Settings = ASSUMED
+) -> Compilation:
+    """The same from what `read_policy` answered, which serves any number of models."""
+    policy, _ = read
+    kept = _ignores(policy, model)
+    decided = _checked(read, model, [backend.name for backend in backends], settings, kept)
     if decided.binding is None:
         return decided
     findings, emissions = decided.findings, []
@@ -110,13 +123,18 @@ def compile_policy(
         emissions.append(emission)
         findings += tuple(_placed(finding, policy, backend) for finding in found)
     unused = kept.unused() if settings.complete else ()
-    return replace(decided, emissions=tuple(emissions), findings=ordered((*findings, *unused), source.path))
+    return replace(decided, emissions=tuple(emissions), findings=ordered((*findings, *unused), policy.source.path))
+
+
+def _ignores(policy: Policy, model: ModelGraph) -> Ignores:
+    return Ignores(policy.ignores, policy.source.path, model.name)
 
 
 def _checked(
-    policy: Policy, findings: Findings, model: ModelGraph, targets: Sequence[str], settings: Settings, kept: Ignores
+    read: tuple[Policy, Findings], model: ModelGraph, targets: Sequence[str], settings: Settings, kept: Ignores
 ) -> Compilation:
     """Policy and graph → the binding, and what the rules find in it; no binding if the policy has errors."""
+    policy, findings = read
     findings = kept.filter(findings)
     if any(finding.is_error for finding in findings):
         return Compilation(policy, findings=findings)

@@ -34,10 +34,6 @@ class SourceFile:
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
         return self.text[start:end].rstrip("\r")
 
-    @property
-    def line_count(self) -> int:
-        return len(self._starts)
-
     def span(self, start: int, end: int) -> Span:
         return Span(self, start, end)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from precc.backend import CONTRACT_LINE, shell_lines
 from precc.contract import Contract
 from precc.formats import FourOverSix
 from precc_sglang.families import NVFP4_TOKEN, family_of, is_w4a4
@@ -70,9 +71,6 @@ MODELLED: tuple[str, ...] = (
 )
 """Those whose values have a meaning here; the others can only be unset."""
 
-HEADER = "# precc contract "
-"""How a file that allows comments begins; the digest follows."""
-
 
 def environment(contract: Contract) -> dict[str, Any]:
     """This is the content of `env.json`: the digest, what is set and what is unset."""
@@ -116,10 +114,7 @@ def environment_text(facts: dict[str, Any]) -> str:
 
 def shell_text(facts: dict[str, Any]) -> str:
     """This is `env.sh`, to be sourced: safe under `set -u`, and without effect on anything else."""
-    lines = [f"{HEADER}{facts['digest']}"]
-    lines += [f"export {name}={value}" for name, value in facts["set"].items()]
-    lines += [f"unset {name}" for name in facts["unset"]]
-    return "\n".join(lines) + "\n"
+    return "".join((f"{CONTRACT_LINE}{facts['digest']}\n", *shell_lines(facts["set"], facts["unset"])))
 
 
 _LINE = re.compile(r"(?:export (?P<set>\w+)=(?P<value>\S*)|unset (?P<unset>\w+))")

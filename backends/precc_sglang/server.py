@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precc.backend import CONTRACT_LINE
 from precc.contract import Contract, RolloutLayout
 from precc.syntax.words import Role
-from precc_sglang.environment import HEADER
 from precc_sglang.families import (
     FP8_BLOCK,
     MXFP8,
@@ -115,7 +115,7 @@ def layers_apart(contract: Contract) -> set[tuple[str, ...]]:
 
 def server_text(contract: Contract, choice: Choice) -> str:
     """This is `server.yaml`, for `--config`."""
-    lines = [f"{HEADER}{contract.digest}"]
+    lines = [f"{CONTRACT_LINE}{contract.digest}"]
     lines += [f"{name}: {_scalar(value)}" for name, value in arguments(contract, choice)]
     return "\n".join(lines) + "\n"
 

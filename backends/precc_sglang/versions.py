@@ -31,9 +31,3 @@ def is_blackwell(rollout: RolloutLayout) -> bool:
 def sglang_version(rollout: RolloutLayout) -> str:
     """The modelled version that the layout means; the newest for one that is unknown, which P701 reports."""
     return select_version(rollout.sglang, SGLANG) or SGLANG[0]
-
-
-def unknown_versions(rollout: RolloutLayout) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The stated versions that are not modelled: engine, what was said, what is modelled."""
-    stated = (("sglang", rollout.sglang, SGLANG), ("flashinfer", rollout.flashinfer, FLASHINFER))
-    return [(name, word, known) for name, word, known in stated if select_version(word, known) is None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from precc.backend import Artifact, Unsupported
+from precc.backend import CONTRACT_LINE, Artifact, Unsupported, shell_lines
 from precc.contract import Contract
 from precc_te.environment import VARIABLES
 from precc_te.forbidden import forbidden_arguments
@@ -17,9 +17,6 @@ from precc_te.stages import SCRIPT, recipe_path, script
 ARGUMENTS = "te/megatron.args"
 ENV_SHELL = "te/env.sh"
 ENV_JSON = "te/env.json"
-HEADER = "# precc contract "
-"""How the line with the digest begins, in files that allow comments."""
-
 FORMAT_ARGUMENTS: dict[Recipe, tuple[str, ...]] = {
     "bf16": (),
     "nvfp4": ("--fp4-format e2m1", "--fp4-recipe nvfp4"),
@@ -79,7 +76,7 @@ def recipe_text(made: Plan, matchers: tuple[Matcher, ...], contract: Contract, s
                 if len(made.stages) > 1
                 else ()
             ),
-            f"{HEADER}{contract.digest}",
+            f"{CONTRACT_LINE}{contract.digest}",
             "configs:",
             *map(_config_line, used),
             "matchers:  # the first that matches wins",
@@ -117,9 +114,8 @@ def shell_text(variables: dict[str, str], digest: str) -> str:
     return "".join(
         (
             "# Source this before TransformerEngine is imported: it reads these once.\n",
-            f"{HEADER}{digest}\n",
-            *(f"export {name}={value}\n" for name, value in variables.items()),
-            *(f"unset {name}\n" for name in VARIABLES if name not in variables),
+            f"{CONTRACT_LINE}{digest}\n",
+            *shell_lines(variables, (name for name in VARIABLES if name not in variables)),
         )
     )
 

@@ -90,9 +90,3 @@ def engine_of(train: TrainLayout) -> Engine:
     """The versions that a layout states; the newest for one that is unknown, which P701 reports."""
     core = select_version(train.megatron_core, MEGATRON_CORE) or MEGATRON_CORE[0]
     return Engine(MEGATRON[core], select_version(train.te, TE) or TE[0])
-
-
-def unknown_versions(train: TrainLayout) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The stated versions that are not modelled: engine, what was said, what is modelled."""
-    stated = (("megatron_core", train.megatron_core, MEGATRON_CORE), ("te", train.te, TE))
-    return [(name, word, modelled) for name, word, modelled in stated if select_version(word, modelled) is None]

@@ -20,7 +20,7 @@ from precc.cli.terminal import print_json
 from precc.diagnostics.json import to_json
 from precc.front import read_policy
 from precc.graph.model import ModelGraph
-from precc.pipeline import Compilation, compile_policy
+from precc.pipeline import Compilation, compile_read
 
 DESCRIPTION = """\
 Compile a policy for a model: decide every tensor, write what each engine needs, read it back by the engine's own
@@ -92,9 +92,9 @@ def _check_arguments(options: Namespace, files: Sequence[str], models: Sequence[
 
 def _compile(file: str, model: ModelGraph, targets: Targets, options: Namespace) -> Compiled:
     source = read_policy_file(file)
-    policy, _ = read_policy(source)
+    read = policy, _ = read_policy(source)
     backends = targets.backends(policy)
-    done = compile_policy(source, model, backends, settings(options, complete=targets.are_all(policy)))
+    done = compile_read(read, model, backends, settings(options, complete=targets.are_all(policy)))
     files = [] if done.has_errors else _files(done, backends)
     stale = differences(options.output, files) if options.check and options.output and files else []
     return Compiled(file, model, done, files, stale)

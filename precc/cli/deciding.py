@@ -10,7 +10,7 @@ from precc.cli.subjects import Targets, settings
 from precc.diagnostics import Diagnostic
 from precc.front import read_policy
 from precc.graph.model import ModelGraph
-from precc.pipeline import Compilation, decide_policy
+from precc.pipeline import Compilation, decide_read
 from precc.records import replace
 from precc.resolve.bind import Binding
 from precc.source import SourceFile
@@ -29,8 +29,8 @@ def read_policy_file(argument: str) -> SourceFile:
 def decide(argument: str, model: ModelGraph, options: Namespace) -> tuple[Binding, Compilation]:
     """What a policy decides on a model; nothing is emitted."""
     source = read_policy_file(argument)
-    policy, _ = read_policy(source)
-    done = decide_policy(source, model, Targets(options).of(policy), settings(options))
+    read = policy, _ = read_policy(source)
+    done = decide_read(read, model, Targets(options).of(policy), settings(options))
     if done.binding is None:
         raise Refused(done.findings)
     return done.binding, done

@@ -149,18 +149,18 @@ class _Linter:
 
     def _check(self, source: SourceFile) -> list[Diagnostic]:
         """What the policy shows by itself, then what is new on each model."""
-        policy, findings = read_policy(source)
+        read = policy, findings = read_policy(source)
         alone = list(Ignores(policy.ignores, source.path).filter(findings))
         if self._targets is None or any(finding.is_error for finding in alone):
             return alone
-        from precc.pipeline import compile_policy
+        from precc.pipeline import compile_read
 
         try:
             backends = self._targets.backends(policy)
         except Refused as refused:
             return [*alone, *refused.findings]
         chosen = replace(self._settings, complete=self._targets.are_all(policy))
-        runs = [compile_policy(source, model, backends, chosen).findings for model in self._models]
+        runs = [compile_read(read, model, backends, chosen).findings for model in self._models]
         return [*alone, *_on_models(runs, set(alone))]
 
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from precc import __version__
-from precc.backend import Artifact, Backend, select_version
+from precc.backend import Artifact, Backend, select_version, stated_version
 from precc.cli.errors import UsageError
 from precc.cli.json_text import json_text
 from precc.cli.swap import swap
@@ -58,9 +58,8 @@ def _layouts(contract: Contract, versions: Mapping[str, str | None]) -> dict[str
 
 def _versions(backend: Backend, contract: Contract) -> dict[str, str | None]:
     """For each engine of a backend the version that the artifacts are made for."""
-    sides = (contract.train, contract.rollout)
-    stated = {engine: next((getattr(s, engine) for s in sides if hasattr(s, engine)), "") for engine in backend.engines}
-    return {engine: select_version(stated[engine], modelled) for engine, modelled in backend.engines.items()}
+    engines = backend.engines.items()
+    return {engine: select_version(stated_version(contract, engine), modelled) for engine, modelled in engines}
 
 
 def _recorded(finding: Diagnostic) -> Diagnostic:

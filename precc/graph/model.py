@@ -83,10 +83,6 @@ class Tensor:
         """The same without order."""
         return frozenset(self.words)
 
-    def expert_path(self, expert: int) -> tuple[str, ...]:
-        """The path of one expert's tensor."""
-        return tuple(str(expert) if part == EXPERT else part for part in self.path)
-
     def modules(self) -> Iterator[str]:
         """The module name of each expert's tensor, or the one name."""
         if self.experts is None:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from precc.backend import named_contract
 from precc_sglang.config import DIGEST_KEY
-from precc_sglang.environment import HEADER
 from precc_sglang.paths import CONFIG_PATH, ENVIRONMENT_PATH, LEGACY_PATH, SERVER_PATH, SHELL_PATH
 from precc_sglang.refusal import unreadable
 
@@ -34,8 +34,7 @@ def _named(
     texts: Mapping[str, str], objects: Mapping[str, dict[str, Any] | None], arguments: Mapping[Any, Any]
 ) -> Iterator[tuple[str, str]]:
     for path in (SERVER_PATH, SHELL_PATH):
-        lines = [line.removeprefix(HEADER) for line in texts[path].splitlines() if line.startswith(HEADER)]
-        yield path, " and ".join(lines)
+        yield path, named_contract(texts[path])
     version = re.fullmatch(r"\d+:(.+)", str(arguments.get("weight-version", "")))
     yield f"{SERVER_PATH}, weight-version", version[1] if version else ""
     for path, key in ((CONFIG_PATH, DIGEST_KEY), (LEGACY_PATH, DIGEST_KEY), (ENVIRONMENT_PATH, "digest")):

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precc.backend import unmodelled_versions
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic, Severity, error
-from precc_sglang.versions import unknown_versions
+from precc_sglang.versions import ENGINES
 
 CODE = "P701"
 NAME = "sglang-version-not-modelled"
@@ -33,7 +34,7 @@ SEVERITY = Severity.ERROR
 
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """One finding for each engine whose stated version is unknown."""
-    for name, stated, known in unknown_versions(contract.rollout):
+    for name, stated, known in unmodelled_versions(contract, ENGINES):
         yield error(
             CODE,
             f"{name} {stated} is not modelled",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from precc.backend import Reading, Unsupported
+from precc.backend import Reading, Unsupported, named_contract
 from precc.contract import Contract
 from precc_te import factories
 from precc_te.emission import ARGUMENTS, ENV_SHELL
@@ -16,7 +16,7 @@ from precc_te.precision import Recipe as Mode
 from precc_te.reading.arguments import Arguments, read_arguments
 from precc_te.reading.environment import read_environment
 from precc_te.reading.layout import Ranks, ranks_of
-from precc_te.reading.malformed import check_digest, header_digest, malformed, text_of
+from precc_te.reading.malformed import check_digest, malformed, text_of
 from precc_te.reading.numbers import representatives
 from precc_te.reading.recipes import Recipe, RecipeFile, read_recipes
 from precc_te.rules.p504_inherited_recipe import inherits
@@ -141,7 +141,7 @@ def _recipe_files(
 
 def _recipe_file(artifacts: Mapping[str, str], path: str, engine: Engine, digest: str) -> RecipeFile:
     text = text_of(artifacts, path)
-    check_digest(path, header_digest(text), digest)
+    check_digest(path, named_contract(text), digest)
     return read_recipes(path, text, engine)
 
 

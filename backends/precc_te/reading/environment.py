@@ -12,11 +12,12 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from precc.backend import named_contract
 from precc_te.emission import ENV_JSON, ENV_SHELL
 from precc_te.environment import OTHER_VARIABLES, VARIABLES
 from precc_te.forbidden import forbidden_arguments
 from precc_te.precision import Recipe
-from precc_te.reading.malformed import check_digest, header_digest, malformed, text_of
+from precc_te.reading.malformed import check_digest, malformed, text_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -32,7 +33,7 @@ def read_environment(artifacts: Mapping[str, str], mode: Recipe, digest: str) ->
     """
     text = text_of(artifacts, ENV_SHELL)
     listed = _read_json(text_of(artifacts, ENV_JSON), mode, digest)
-    check_digest(ENV_SHELL, header_digest(text), digest)
+    check_digest(ENV_SHELL, named_contract(text), digest)
     shell = _read_shell(text)
     for name in sorted(shell.keys() | listed.keys()):
         if shell.get(name, "") != listed.get(name, "") or (name in shell) != (name in listed):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from precc.backend import Unsupported
 from precc.diagnostics import error
-from precc_te.emission import HEADER
 
 
 def malformed(path: str, problem: str) -> Unsupported:
@@ -19,11 +18,6 @@ def check_digest(path: str, found: str, digest: str) -> None:
     if found != digest:
         says = f"it names {found[:12]}…" if found else "it names none"
         raise malformed(path, f"this belongs to another contract: {says}, and this one is {digest[:12]}…")
-
-
-def header_digest(text: str) -> str:
-    """The digest of a `# precc contract …` line; what cannot be one where there are none or several."""
-    return " and ".join(line.removeprefix(HEADER) for line in text.splitlines() if line.startswith(HEADER))
 
 
 def text_of(artifacts: Mapping[str, str], path: str) -> str:

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from precc.backend import unmodelled_versions
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic, Severity, error
-from precc_te.versions import unknown_versions
+from precc_te.versions import ENGINES
 
 CODE = "P701"
 NAME = "te-unknown-version"
@@ -31,7 +32,7 @@ SEVERITY = Severity.ERROR
 
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """One finding an engine."""
-    for engine, word, modelled in unknown_versions(contract.train):
+    for engine, word, modelled in unmodelled_versions(contract, ENGINES):
         yield error(
             CODE,
             f"precc does not know the rules of {engine} {word}",

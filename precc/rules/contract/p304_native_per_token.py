@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from precc.contract import Contract, Entry
 from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, error
+from precc.resolve.fill import default_backward
 
 CODE = "P304"
 NAME = "undefined-combination"
@@ -31,9 +32,8 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     """Every decision with a native backward pass."""
     found: dict[object, list[Entry]] = {}
     for entry in contract.quantized():
-        operand = entry.decision.input
-        per_token = operand is not None and (operand.format, operand.scope) == ("nvfp4", "per_token")
-        if per_token and entry.decision.backward == "native":
+        operand, backward = entry.decision.input, entry.decision.backward
+        if backward == "native" and operand is not None and default_backward(operand) != "native":
             found.setdefault(entry.span_of("backward"), []).append(entry)
     for entries in found.values():
         yield error(
