@@ -27,7 +27,11 @@ PINS := tests/requirements
 run = @printf '\n$$ %s\n' '$(1)'; TIMEFORMAT='  (%1R s)'; time $(BIN)/$(1)
 timed = @printf '\n== %s\n' '$(1)'; TIMEFORMAT='   $(1): %1R s'; time { $(2); }
 
-.PHONY: help demo test check bench docs format wheel clean
+# A second version of an engine, in a folder of its own; --target does not replace what is there.
+beside = $(call timed,install $(1) beside,rm -rf $(VENV)/engines/$(1) && $(ENGINE_PIP) --no-deps --target $(VENV)/engines/$(1) -r $(PINS)/$(1).txt $(2))
+BESIDE := megatron-core-0.19.2 transformer-engine-2.17.0 sglang-0.5.16
+
+.PHONY: help demo test check bench docs proof format wheel clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -51,8 +55,12 @@ check: $(VENV)/.dev $(VENV)/.engines  ## format, lint, types, import layers
 bench: $(VENV)/.dev $(VENV)/.engines  ## time lint and compile against their peers, in one run
 	$(BIN)/python -m tests.perf
 
-docs: $(VENV)/.dev  ## write the generated pages again, and name those that changed
+docs: $(VENV)/.dev $(VENV)/.engines  ## write the generated pages again, and name those that changed
 	$(BIN)/python docs/generate.py
+
+proof: $(VENV)/.dev $(VENV)/.engines  ## let the engines judge everything again, and write docs/verification.md
+	$(BIN)/python -m tests.proof matrix --write
+	$(BIN)/python -m tests.proof mutations --write
 
 format: $(VENV)/.dev  ## format the code and the policies, and fix what is safe to fix
 	$(BIN)/ruff check --fix .
@@ -81,9 +89,12 @@ $(VENV)/.dev: $(VENV)/.runtime $(PINS)/dev.txt
 	$(call timed,install the tools,$(PIP) -r $(PINS)/dev.txt)
 	@touch $@
 
-$(VENV)/.engines: $(VENV)/.created $(PINS)/libraries.txt $(PINS)/engines.txt
+$(VENV)/.engines: $(VENV)/.created $(PINS)/libraries.txt $(PINS)/engines.txt $(BESIDE:%=$(PINS)/%.txt)
 	$(call timed,install torch,$(ENGINE_PIP) --no-deps "$(TORCH)")
 	$(call timed,install the engines,$(ENGINE_PIP) --no-deps -r $(PINS)/engines.txt)
 	$(call timed,install their libraries,$(ENGINE_PIP) -r $(PINS)/libraries.txt)
+	$(call beside,megatron-core-0.19.2,--python-version 3.12 --only-binary=:all:)
+	$(call beside,transformer-engine-2.17.0)
+	$(call beside,sglang-0.5.16)
 	@$(BIN)/python -c 'import torch' || { echo 'torch does not load: a CUDA build? see TORCH in the Makefile' >&2; exit 1; }
 	@touch $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -53,6 +54,90 @@ class Reading:
 
     decision: object
     because: str
+
+
+class EngineUnavailable(Exception):
+    """The engine that should judge is not installed, or not in a version that can; `help` says what to install."""
+
+    def __init__(self, message: str, help: str) -> None:
+        super().__init__(message)
+        self.help = help
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What an engine's own code makes of artifacts.
+
+    `engines` are the installed versions that judged. `tensors` are those of the contract that the engine could be
+    asked about, `agree` those that it runs as the contract says; every other one is in a finding (P511: it decides
+    otherwise; P512: it stops, with its own words). `checks` say what was run, a sentence each.
+    """
+
+    engines: Mapping[str, str]
+    tensors: int
+    agree: int
+    findings: tuple[Diagnostic, ...] = ()
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attestation:
+    """A run's evidence: which contract a live process, or a launch line, was compared with, and what differs.
+
+    `modules` counts what was compared: the linear layers of a model, or the arguments and variables of a launch.
+    """
+
+    target: str
+    digest: str
+    engines: Mapping[str, str]
+    modules: int
+    findings: tuple[Diagnostic, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """The record for the run's log: one line of JSON, the findings as sentences."""
+        return {
+            "target": self.target,
+            "contract": self.digest,
+            "engines": dict(self.engines),
+            "modules": self.modules,
+            "differences": [finding.message for finding in self.findings],
+        }
+
+
+class NotAttested(Exception):
+    """What runs is not what was compiled; `attestation` has every difference."""
+
+    def __init__(self, attestation: Attestation) -> None:
+        first, *more = attestation.findings
+        others = f" (and {len(more)} more differences)" if more else ""
+        super().__init__(
+            f"{attestation.target} does not run contract {attestation.digest[:12]}: {first.message}{others}"
+        )
+        self.attestation = attestation
+
+
+class Judged(Protocol):
+    """A backend whose engine can judge its artifacts on this machine, without a GPU."""
+
+    def upstream(self, contract: Contract, artifacts: Mapping[str, str]) -> Judgement:
+        """This asks the installed engine's own code what it makes of the artifacts (path → text, of all targets that
+        were compiled together).
+
+        Engines run in processes of their own. Raises EngineUnavailable where none is installed, or none in the
+        version that the artifacts are for.
+        """
+
+
+class Launched(Protocol):
+    """A backend whose engine is started with arguments and an environment."""
+
+    def launches(self, arguments: Sequence[str]) -> bool:
+        """Whether a launch line starts this engine, or passes arguments on to it."""
+
+    def attest_launch(
+        self, contract: Contract, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> Attestation:
+        """This compares a launch line and the environment it starts in with what the contract needs."""
 
 
 class Backend(Protocol):
@@ -125,6 +210,28 @@ def shell_lines(variables: Mapping[str, str], unset: Iterable[str]) -> Iterator[
     """The lines of an `env.sh`: it may be sourced under `set -u`, and leaves no variable of its own as it was."""
     yield from (f"export {name}={value}\n" for name, value in variables.items())
     yield from (f"unset {name}\n" for name in unset)
+
+
+def installed_versions(distributions: Mapping[str, str]) -> dict[str, str]:
+    """The installed version of each engine (engine → distribution), as its metadata has it; nothing is imported."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, str] = {}
+    for engine, distribution in distributions.items():
+        with suppress(PackageNotFoundError):
+            found[engine] = version(distribution)
+    return found
+
+
+def differing_variables(
+    wanted: Mapping[str, str], unset: Iterable[str], environment: Mapping[str, str]
+) -> Iterator[tuple[str, str | None, str | None]]:
+    """The variables that an environment has otherwise than an `env.json` says: name, what it should be, what it is;
+    None for unset."""
+    needed: dict[str, str | None] = {**wanted, **dict.fromkeys(unset)}
+    for name, value in needed.items():
+        if environment.get(name) != value:
+            yield name, value, environment.get(name)
 
 
 def stated_version(contract: Contract, engine: str) -> str:

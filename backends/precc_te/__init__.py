@@ -11,13 +11,16 @@ depends on the layer and the model runs in pipeline stages, there is one YAML a 
 
     torchrun --no-python … te/with_stage_recipe.sh python pretrain_gpt.py $(cat te/megatron.args) …
 
+In the job itself, `precc_te.attest(model, contract)` says whether what was built runs what was compiled.
+
 `env.json` is the same environment for launchers that set it themselves; it states that parameter gather is off, and
 the arguments under which Megatron would not run what the files say.
 """
 
+from precc_te.attest import attest
 from precc_te.backend import TeBackend
 
-__all__ = ["TeBackend", "backend"]
+__all__ = ["TeBackend", "attest", "backend"]
 
 backend = TeBackend()
 """The object that the entry point names."""

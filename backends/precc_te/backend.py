@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from precc.backend import Artifact, Reading, Unsupported
+from precc.backend import Artifact, Attestation, Judgement, Reading, Unsupported
 from precc.contract import Contract, Entry
 from precc_te import emission, reading
 from precc_te.modules import modules_of
@@ -43,3 +43,27 @@ class TeBackend:
     def read_back(self, contract: Contract, artifacts: Mapping[str, str]) -> tuple[Reading, ...]:
         """This reads `te/` as Megatron and TransformerEngine do."""
         return reading.read_back(contract, artifacts)
+
+    def launches(self, arguments: Sequence[str]) -> bool:
+        """Whether a launch line starts Megatron, or passes its arguments on."""
+        from precc_te import launch
+
+        return launch.launches(arguments)
+
+    def attest_launch(
+        self, contract: Contract, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> Attestation:
+        """This compares a launch line and its environment with `te/`."""
+        from precc_te import launch
+
+        return launch.attest_launch(contract, arguments, environment)
+
+    def upstream(self, contract: Contract, artifacts: Mapping[str, str]) -> Judgement:
+        """This starts the installed Megatron-Core and TransformerEngine with `te/`, and compares what is in force.
+
+        Raises EngineUnavailable where they are not installed, or not in the versions that the artifacts are for.
+        """
+        from precc_te.upstream import Judge
+
+        with Judge() as judge:
+            return judge(contract, artifacts)

@@ -89,7 +89,7 @@ def layering(precisions: dict[Module, TePrecision], layers: int) -> Layering:
     start, end = _flagged(by_kind, layers)
     general: dict[str, TePrecision] = {}
     exceptions: dict[int, dict[str, TePrecision]] = {}
-    for kind, held in by_kind.items():
+    for kind, held in sorted(by_kind.items()):
         inner = {layer: precision for layer, precision in held.items() if start <= layer < layers - end}
         general[kind] = _most_common(inner)
         for layer, precision in inner.items():

@@ -16,6 +16,9 @@ from precc.contract import TrainLayout
 MEGATRON_CORE: tuple[str, ...] = ("0.20", "0.19.2", "0.16.1")
 """0.20 is the main branch at d98e8a64 (2026-08-22)."""
 
+UNRELEASED = frozenset({"0.20"})
+"""Modelled versions that no package index has."""
+
 TE: tuple[str, ...] = ("2.20.2", "2.19", "2.18", "2.17", "2.16", "2.15")
 
 ENGINES: Mapping[str, tuple[str, ...]] = {"megatron_core": MEGATRON_CORE, "te": TE}
@@ -75,6 +78,11 @@ class Engine:
     def has(self, feature: str) -> bool:
         """Whether this TransformerEngine has a feature of `SINCE`."""
         return release(self.te) >= SINCE[feature]
+
+
+def newest_released(engine: str) -> str:
+    """The newest modelled version of an engine that can be installed."""
+    return next(version for version in ENGINES[engine] if version not in UNRELEASED)
 
 
 NEWEST = Engine(MEGATRON[MEGATRON_CORE[0]], TE[0])

@@ -1,8 +1,9 @@
 """The command line: one module a verb, loaded when its verb is given.
 
 A verb module has `DESCRIPTION`, `EXAMPLES`, `configure(parser)` and `run(options) -> int`. A backend adds a verb by
-registering such a module in the entry-point group `precc.verbs`. Exit status: 0 clean, 1 findings, 2 usage or
-internal error, 130 interrupted, 141 the reader of the output went away.
+registering such a module, with a `SUMMARY` of one line for the overview, in the entry-point group `precc.verbs`.
+
+Exit status: 0 clean, 1 findings, 2 usage or internal error, 130 interrupted, 141 the reader of the output went away.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from precc.cli.arguments import ArgumentParser
 from precc.cli.errors import Refused, UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "precc.verbs"
 """The entry-point group in which a backend registers verbs of its own."""
@@ -28,6 +32,7 @@ VERBS = {
     "explain": "show why one tensor has its format",
     "rule": "show the page of a diagnostic",
     "verify": "check that a compiled folder still says what its contract says",
+    "attest": "check a launch line and its environment against a contract, before anything starts",
     "diff": "compare what two policies decide on a model",
     "models": "list the models known by name",
     "formats": "list the number formats",
@@ -82,7 +87,7 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"precc {__version__}")
         return 0
-    verb = _find(arguments[0])
+    verb = find(arguments[0])
     parser = ArgumentParser(arguments[0], verb.DESCRIPTION, verb.EXAMPLES)
     verb.configure(parser)
     options = parser.parse_args(arguments[1:])
@@ -106,7 +111,8 @@ def _refuse(refused: Refused, format: str | None) -> int:
     return 1
 
 
-def _find(name: str) -> Verb:
+def find(name: str) -> Verb:
+    """This loads a verb's module. Raises UsageError for a name that is none."""
     if name in VERBS:
         return import_module(f"precc.cli.{MODULES.get(name, name)}")
     if name.startswith("-"):
@@ -114,10 +120,10 @@ def _find(name: str) -> Verb:
     points = _registered()
     if name not in points:
         raise UsageError(f"there is no verb `{name}`", _suggest(name, [*VERBS, *points]))
-    return points[name].load()  # type: ignore[no-any-return, attr-defined]
+    return points[name].load()  # type: ignore[no-any-return]
 
 
-def _registered() -> dict[str, object]:
+def _registered() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=GROUP)}
@@ -131,14 +137,27 @@ def _suggest(name: str, verbs: list[str]) -> str:
 
 
 def _overview() -> str:
-    width = max(map(len, VERBS))
+    verbs = summaries()
+    width = max(map(len, verbs))
     lines = ["usage: precc VERB …", "", "One precision policy for training, serving and conversion.", ""]
-    lines += [f"  {verb:<{width}}  {summary}" for verb, summary in VERBS.items()]
-    lines += [f"  {name:<{width}}  (from an installed backend)" for name in sorted(_registered())]
+    lines += [f"  {verb:<{width}}  {summary}" for verb, summary in verbs.items()]
     lines += ["", "`precc VERB --help` shows the options of a verb, with examples.", ""]
     lines += ["examples:", "  precc lint policy.prec --model deepseek-v3"]
     lines += ["  precc compile nvfp4_rl --model qwen3-30b-a3b -o out", "  precc rule P101"]
     return "\n".join(lines) + "\n"
+
+
+def summaries() -> dict[str, str]:
+    """What each verb does in a line; those of backends after precc's own."""
+    return {**VERBS, **{name: _summary(point) for name, point in sorted(_registered().items())}}
+
+
+def _summary(point: EntryPoint) -> str:
+    """What a backend's verb says of itself; one that does not load must not take the overview with it."""
+    try:
+        return str(getattr(point.load(), "SUMMARY", "(from an installed backend)"))
+    except Exception as problem:
+        return f"(does not load: {type(problem).__name__}: {problem})"
 
 
 def _accept_any_text() -> None:

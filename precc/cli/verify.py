@@ -7,12 +7,13 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from precc.backend import Unsupported
+from precc.backend import Backend, Unsupported
 from precc.cli.arguments import ArgumentParser
 from precc.cli.errors import UsageError
 from precc.cli.output import CONTRACT, MANIFEST, digest_of, read_manifest
 from precc.cli.subjects import Targets
 from precc.cli.terminal import print_json
+from precc.cli.upstream import Upstream, add_upstream, complain, judge, print_upstream, upstream_to_json
 from precc.contract import Contract, load_contract
 from precc.contract.serial import ContractError
 from precc.diagnostics import Diagnostic, error
@@ -21,12 +22,15 @@ from precc.pipeline import Verification, read_back
 
 DESCRIPTION = """\
 Check a compiled folder: every file against its manifest, every artifact by its engine's own rules against the
-contract, tensor by tensor."""
+contract, tensor by tensor. With --upstream the installed engines' own code is asked as well."""
 EXAMPLES = """\
   precc verify out
+  precc verify out --upstream
   precc verify out --output-format json
 
-JSON: {checked, agree, findings: [as lint]}; tensors are counted once a target."""
+JSON: {checked, agree, findings: [as lint]}; tensors are counted once a target. With --upstream also {upstream:
+{TARGET: {engines: {ENGINE: VERSION}, tensors, agree, checks}}}: {unavailable, help} for a target whose engine could
+not judge, which is status 2; null for one that has no engine."""
 
 CHANGED = "P509"
 
@@ -36,6 +40,7 @@ class Report(NamedTuple):
 
     readings: Mapping[str, Verification]
     findings: list[Diagnostic]
+    upstream: Upstream | None = None
 
     @property
     def checked(self) -> int:
@@ -45,10 +50,15 @@ class Report(NamedTuple):
     def agree(self) -> int:
         return sum(reading.agree for reading in self.readings.values())
 
+    @property
+    def status(self) -> int:
+        return max(int(bool(self.findings)), self.upstream.status if self.upstream else 0)
+
 
 def configure(parser: ArgumentParser) -> None:
     """The arguments of `verify`."""
     parser.add_argument("folder", metavar="DIR", help="a folder that `precc compile -o` wrote")
+    add_upstream(parser)
     parser.add_output_format()
 
 
@@ -56,17 +66,19 @@ def run(options: Namespace) -> int:
     """This verifies a folder and prints what was found."""
     if not os.path.isdir(options.folder):
         raise UsageError(f"there is no folder `{options.folder}`")
-    report = verify(options.folder)
+    report = verify(options.folder, options.upstream)
     if options.output_format == "json":
-        findings = [to_json(finding) for finding in report.findings]
-        print_json({"checked": report.checked, "agree": report.agree, "findings": findings})
+        print_json(_to_json(report))
     else:
         _print(report)
-    return int(bool(report.findings))
+    return report.status
 
 
-def verify(folder: str) -> Report:
-    """This compares the files of a folder with its manifest, and its artifacts with its contract."""
+def verify(folder: str, upstream: bool = False) -> Report:
+    """This compares the files of a folder with its manifest, and its artifacts with its contract.
+
+    With `upstream` the engines are asked what they make of the same artifacts.
+    """
     manifest = read_manifest(folder)
     findings = list(_changed(folder, manifest))
     try:
@@ -77,11 +89,14 @@ def verify(folder: str) -> Report:
         return Report({}, [*findings, error(CHANGED, str(problem), help="compile the policy again")])
     if contract.digest != manifest["digest"]:
         findings.append(error(CHANGED, f"{MANIFEST} and {CONTRACT} have different digests", help="compile again"))
-    readings = {}
-    for name in manifest["targets"]:
-        readings[name] = _read_back(folder, contract, str(name), manifest)
-        findings += readings[name].findings
-    return Report(readings, findings)
+    targets = Targets(Namespace(targets=None, target_defaults=None))
+    backends = [targets.load(str(name)) for name in manifest["targets"]]
+    artifacts = {path: text for backend in backends for path, text in _artifacts(folder, backend, manifest).items()}
+    readings = {backend.name: _read_back(contract, backend, artifacts) for backend in backends}
+    for reading in readings.values():
+        findings += reading.findings
+    judged = judge(contract, backends, artifacts) if upstream else None
+    return Report(readings, findings + (judged.findings if judged else []), judged)
 
 
 def _changed(folder: str, manifest: Mapping[str, Any]) -> Iterator[Diagnostic]:
@@ -97,18 +112,35 @@ def _changed(folder: str, manifest: Mapping[str, Any]) -> Iterator[Diagnostic]:
                 yield error(CHANGED, f"{path} was changed after it was written", help="compile the policy again")
 
 
-def _read_back(folder: str, contract: Contract, target: str, manifest: Mapping[str, Any]) -> Verification:
-    backend = Targets(Namespace(targets=None, target_defaults=None)).load(target)
+def _artifacts(folder: str, backend: Backend, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The files of one target that are there, path → text."""
     artifacts = {}
     for path in manifest["files"]:
         where = os.path.join(folder, path)
-        if path.startswith(f"{target}/") and os.path.isfile(where):
+        if path.startswith(f"{backend.name}/") and os.path.isfile(where):
             with open(where, encoding="utf-8", errors="replace", newline="") as file:
                 artifacts[path] = file.read()
+    return artifacts
+
+
+def _read_back(contract: Contract, backend: Backend, artifacts: Mapping[str, str]) -> Verification:
+    own = {path: text for path, text in artifacts.items() if path.startswith(f"{backend.name}/")}
     try:
-        return read_back(contract, backend, artifacts)
+        return read_back(contract, backend, own)
     except Unsupported as refusal:
         return Verification(sum(tensor.count for tensor in contract.tensors), 0, refusal.findings)
+
+
+def _to_json(report: Report) -> dict[str, Any]:
+    shown = {
+        "checked": report.checked,
+        "agree": report.agree,
+        "findings": [to_json(finding) for finding in report.findings],
+    }
+    if report.upstream is None:
+        return shown
+    complain(report.upstream)
+    return {**shown, "upstream": upstream_to_json(report.upstream)}
 
 
 def _print(report: Report) -> None:
@@ -117,4 +149,6 @@ def _print(report: Report) -> None:
     print(text.render(report.findings), end="")
     for name, reading in report.readings.items():
         print(f"{name}: {reading.agree:,} of {reading.tensors:,} tensors agree")
+    if report.upstream is not None:
+        print_upstream(report.upstream)
     print(text.summary(report.findings))

@@ -125,6 +125,7 @@ def _tensor_to_json(tensor: Tensor, layers: range | None, experts: range | None)
         "outer_depth": tensor.outer_depth,
         "tied_to": tensor.tied_to,
         "stored_block": list(tensor.stored_block) if tensor.stored_block else None,
+        "interleaved": tensor.interleaved,
     }
     return {key: value for key, value in facts.items() if value is not False and value not in (None, [], {})}
 
@@ -171,4 +172,5 @@ def _tensor(facts: dict[str, Any], layer: int | None) -> Tensor:
         outer_depth=facts.get("outer_depth", 0),
         tied_to=facts.get("tied_to"),
         stored_block=tuple(facts["stored_block"]) if "stored_block" in facts else None,
+        interleaved=facts.get("interleaved", False),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -36,6 +37,9 @@ class Tensor:
 
     `protected` tensors keep their stored dtype unless a rule names them: `mtp`, `vision` and `audio` for whole
     subtrees (`outer`), and a word for the tensor's own kind.
+
+    In a stacked 3-D expert tensor of gate and up these stand one after the other along the output axis, or row by row
+    in turn (`interleaved`).
     """
 
     path: tuple[str, ...]
@@ -57,6 +61,7 @@ class Tensor:
     outer_depth: int = 0
     tied_to: str | None = None
     stored_block: tuple[int, int] | None = None
+    interleaved: bool = False
 
     @property
     def module(self) -> str:
@@ -129,6 +134,11 @@ class Tensor:
             rows, columns = self.stored_block
             *lead, high, wide = self.shape
             yield (*lead, -(-high // rows), -(-wide // columns))
+
+
+def natural(name: str) -> list[tuple[bool, int, str]]:
+    """This is the key that orders names with their numbers compared as numbers."""
+    return [(word.isdecimal(), int(word) if word.isdecimal() else 0, word) for word in re.split(r"(\d+)", name)]
 
 
 def _expert(experts: range | None) -> str:

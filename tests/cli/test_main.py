@@ -84,10 +84,10 @@ def install_verb(site: Path, name: str, body: str) -> None:
 
 def test_a_backend_brings_a_verb_by_entry_point(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The overview lists it, and it gets its own arguments."""
-    install_verb(project, "convert", "print(*options.words)\n    return 1")
+    install_verb(project, "polish", "print(*options.words)\n    return 1")
     monkeypatch.syspath_prepend(str(project))
-    assert "\n  convert " in run("--help").out
-    assert run("convert", "a", "b") == (1, "a b\n", "")
+    assert "\n  polish " in run("--help").out
+    assert run("polish", "a", "b") == (1, "a b\n", "")
 
 
 def test_an_internal_error_is_one_line_that_asks_for_a_report(

@@ -1,0 +1,257 @@
+"""A small model of the same structure: what an engine builds in a second and a test converts in one.
+
+    small = shrink(graph)               # every layer, a few experts, narrow widths
+    small = shrink(graph, layers=4)     # the first two layers and the last two
+    small.graph, small.config           # the graph, and the `config.json` that gives it
+
+`precc.contract.shrinking.shrunken` does the same to a contract and keeps its decisions. A size keeps what blocks see
+of it: the powers of two up to 128 that divide it. `small.layers` and `small.experts` say which ones of the large model
+were kept: layer `i` of the small one is layer `small.layers[i]` of the large one.
+
+`complete_config` is the `config.json` of a graph at its own size, with the fields that no tensor depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any
+
+from precc.graph.config import describe
+from precc.graph.errors import ModelError
+from precc.graph.families import families
+from precc.graph.families.expand import Storage, expand
+from precc.graph.families.table import Facts, Family
+from precc.graph.model import ModelGraph, Tensor
+
+BLOCK = 128
+"""The widest block of any format; what divides a size beyond it changes nothing."""
+
+FEW_EXPERTS = 4
+
+MULTIPLES: Mapping[str, int] = {"hidden_size": 2, "intermediate_size": 3, "vocab_size": 4}
+"""The sizes that stay apart from the others, in blocks: a transposed or swapped weight has another shape."""
+
+WIDTHS = (
+    *("hidden_size", "intermediate_size", "vocab_size", "moe_intermediate_size"),
+    *("q_lora_rank", "kv_lora_rank"),
+)
+"""The facts that are sizes by themselves."""
+
+HEADS = ("num_attention_heads", "num_key_value_heads", "index_n_heads")
+"""The facts that are counts of heads, whose widths stay."""
+
+_ROPE = {"rope_theta": 10000.0, "max_position_embeddings": 4096}
+_COMMON: Mapping[str, Any] = {**_ROPE, "rms_norm_eps": 1e-6, "hidden_act": "silu"}
+_GROUPS = {"n_group": 1, "topk_group": 1, "routed_scaling_factor": 1.0, "norm_topk_prob": True}
+_YARN = {
+    "type": "yarn",
+    "rope_type": "deepseek_yarn",
+    "factor": 4,
+    "beta_fast": 32,
+    "beta_slow": 1,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 1024,
+}
+_LATENT = {**_GROUPS, "rope_scaling": _YARN}
+
+UNSEEN: Mapping[str, Mapping[str, Any]] = {
+    "qwen3_moe": {"norm_topk_prob": True},
+    "deepseek_v2": {**_LATENT, "scoring_func": "softmax", "topk_method": "greedy"},
+    "deepseek_v3": {**_LATENT, "scoring_func": "sigmoid"},
+    "deepseek_v32": {**_LATENT, "scoring_func": "sigmoid"},
+    "glm4_moe": {**_GROUPS, "partial_rotary_factor": 0.5},
+}
+"""Fields that no tensor depends on and that a family's configuration class wants, beside the common ones."""
+
+
+@dataclass(frozen=True)
+class Small:
+    """A small model, and which layers and experts of the large one it stands for."""
+
+    graph: ModelGraph
+    config: dict[str, Any]
+    layers: tuple[int, ...]
+    experts: tuple[int, ...]
+
+
+def shrink(graph: ModelGraph, layers: int | None = None, experts: Iterable[int] = ()) -> Small:
+    """This is a small model of a graph's structure, with `layers` of its layers (all, if none is said).
+
+    `experts` are numbers that have to be among those kept. Raises ModelError for a number of layers that the family
+    cannot lay out.
+    """
+    return shrink_to(graph, _ends(graph.layers, layers), experts)
+
+
+def shrink_to(graph: ModelGraph, layers: Sequence[int], experts: Iterable[int] = ()) -> Small:
+    """The same with the layers that are kept, in order."""
+    family = _family(graph)
+    kept = _experts(graph.expert_count, experts)
+    facts = {**_narrow(family, graph.config), **_layer_facts(graph, layers)}
+    if kept:
+        facts["num_experts"] = len(kept)
+        facts["num_experts_per_tok"] = min(facts["num_experts_per_tok"], max(1, len(kept) // 2))
+    config = _config(family, graph, facts)
+    described = describe(config, f"a small {graph.name}", facts["lm_head_stored"])
+    small = described.graph(graph.name)
+    return Small(_stored_as(small, graph, layers), config, tuple(layers), kept)
+
+
+def complete_config(graph: ModelGraph) -> dict[str, Any]:
+    """This is a `config.json` that gives the graph, for an engine to build: at the graph's own size."""
+    return _config(_family(graph), graph, graph.config)
+
+
+def opened(tensor: Tensor) -> tuple[object, ...]:
+    """What a tensor of a layer is called, whichever layer it is."""
+    if tensor.mtp is not None:
+        return ("mtp", tensor.mtp, *tensor.path[tensor.outer_depth :], tensor.parameter)
+    path = tensor.path if tensor.layer is None else tensor.path[tensor.path.index(str(tensor.layer)) + 1 :]
+    return (tensor.layer is not None, *path, tensor.parameter)
+
+
+def _family(graph: ModelGraph) -> Family:
+    return next(family for family in families() if family.name == graph.family)
+
+
+def _ends(layers: int, wanted: int | None) -> Sequence[int]:
+    if wanted is None or wanted >= layers:
+        return range(layers)
+    first = (wanted + 1) // 2
+    return (*range(first), *range(layers - (wanted - first), layers))
+
+
+def _experts(count: int, wanted: Iterable[int]) -> tuple[int, ...]:
+    """The kept ones: those that are wanted, and the first others until there are a few."""
+    kept = set(wanted)
+    others = (expert for expert in range(count) if expert not in kept)
+    kept.update(expert for expert, _ in zip(others, range(FEW_EXPERTS - len(kept)), strict=False))
+    return tuple(sorted(kept))
+
+
+# --- sizes -------------------------------------------------------------------------------------------
+
+
+def _narrow(family: Family, facts: Facts) -> dict[str, Any]:
+    """The facts with small sizes: widths first, then as few heads as leave every axis as divisible as it was."""
+    small = dict(facts)
+    for fact in WIDTHS:
+        if small.get(fact):
+            small[fact] = _width(small[fact], MULTIPLES.get(fact, 1))
+    small |= family.derive(small)
+    for heads in _head_counts(facts):
+        few = {**small, **heads}
+        if _divisors(family, few) == _divisors(family, facts):
+            return few
+    return small
+
+
+def _width(size: int, blocks: int) -> int:
+    """A size of about so many blocks, divisible by the same power of two up to a block's width."""
+    part = gcd(size, BLOCK)
+    return min(size, BLOCK * blocks if part == BLOCK else BLOCK * blocks + part)
+
+
+def _head_counts(facts: Facts) -> Iterator[dict[str, int]]:
+    """Counts of heads, the fewest first; queries stay grouped where they are and keep to one group where not."""
+    heads, groups = facts["num_attention_heads"], facts.get("num_key_value_heads")
+    for count in range(1, heads + 1):
+        found = {fact: min(count, facts[fact]) for fact in HEADS if fact in facts}
+        if groups is not None:
+            found["num_attention_heads"] = count * (1 if heads == groups else 2)
+        yield found
+
+
+def _divisors(family: Family, facts: Facts) -> set[tuple[str, tuple[int, ...]]]:
+    """What divides each axis of each weight that a policy may quantize, as far as blocks can tell."""
+    one = {**facts, "num_hidden_layers": 1, "num_mtp_layers": min(1, facts.get("num_mtp_layers", 0))}
+    one |= {fact: (0,) for fact in ("moe_layers", "dense_layers") if facts.get(fact)}
+    weights = (tensor for tensor in expand(family, one, Storage()) if tensor.is_gemm and not tensor.protected)
+    return {(weight.name.split("{")[0] + weight.part, _powers(weight.shape)) for weight in weights}
+
+
+def _powers(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(gcd(size, BLOCK) for size in shape)
+
+
+# --- layers ------------------------------------------------------------------------------------------
+
+
+def _layer_facts(graph: ModelGraph, layers: Sequence[int]) -> dict[str, Any]:
+    """The facts that say how many layers there are and which of them are dense."""
+    facts: dict[str, Any] = {"num_hidden_layers": len(layers)}
+    if len(layers) == graph.layers or "dense_layers" not in graph.config:
+        return facts
+    sparse = [layer in graph.config["moe_layers"] for layer in layers]
+    if "mlp_only_layers" in graph.config:
+        dense = tuple(position for position, routed in enumerate(sparse) if not routed)
+        return {**facts, "mlp_only_layers": dense, "decoder_sparse_step": 1}
+    if "first_k_dense_replace" in graph.config:
+        return {**facts, **_dense_first(graph, sparse)}
+    return facts
+
+
+def _dense_first(graph: ModelGraph, sparse: list[bool]) -> dict[str, int]:
+    dense = sparse.count(False)
+    if not all(sparse[dense:]):
+        raise ModelError(
+            f"{graph.name}: its dense layers stand between routed ones, which {len(sparse)} layers cannot repeat",
+            "Keep all layers.",
+        )
+    every = {"moe_layer_freq": 1} if "moe_layer_freq" in graph.config else {}
+    return {"first_k_dense_replace": dense, **every}
+
+
+# --- what is written ---------------------------------------------------------------------------------
+
+
+def _config(family: Family, graph: ModelGraph, facts: Facts) -> dict[str, Any]:
+    known = {field.key: _plain(facts[field.fact]) for field in family.fields if field.fact in facts}
+    config = {
+        "architectures": [graph.architecture],
+        "model_type": facts["model_type"],
+        **_COMMON,
+        **UNSEEN.get(family.name, {}),
+        **known,
+        "torch_dtype": _DTYPES[facts["torch_dtype"]],
+    }
+    if facts.get("quantization") is not None:
+        config["quantization_config"] = _quantization(graph, facts)
+    return config
+
+
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _quantization(graph: ModelGraph, facts: Facts) -> dict[str, Any]:
+    """How an FP8 checkpoint says what it holds; kinds of weights that it keeps are named by their last words."""
+    weights = [tensor for tensor in graph.tensors if tensor.is_gemm and not tensor.protected]
+    stored = {tensor.path[-1] for tensor in weights if tensor.stored_block is not None}
+    kept = sorted({tensor.path[-1] for tensor in weights} - stored)
+    return {
+        "quant_method": "fp8",
+        "weight_block_size": [BLOCK, BLOCK],
+        "modules_to_not_convert": kept,
+        **({"scale_fmt": facts["scale_fmt"]} if facts.get("scale_fmt") else {}),
+    }
+
+
+def _stored_as(small: ModelGraph, large: ModelGraph, layers: Sequence[int]) -> ModelGraph:
+    """The small graph without what the large one does not store, in the large one's dtypes."""
+    stored: dict[tuple[int | None, tuple[object, ...]], Tensor] = {}
+    for tensor in large.tensors:
+        stored.setdefault((tensor.layer, opened(tensor)), tensor)
+    tensors = []
+    for tensor in small.tensors:
+        layer = None if tensor.layer is None else layers[tensor.layer]
+        like = stored.get((layer, opened(tensor)))
+        if like is not None:
+            tensors.append(replace(tensor, dtype=like.dtype, stored_block=like.stored_block))
+    return replace(small, tensors=tuple(tensors))
