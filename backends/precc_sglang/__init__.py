@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from precc.backend import Artifact, Reading
+from precc.backend import Artifact, Attestation, Judgement, Reading
 from precc.contract import Contract, Entry
 from precc_sglang.emission import artifacts
 from precc_sglang.methods import choice_of
@@ -36,7 +36,35 @@ class SGLang:
     def read_back(self, contract: Contract, artifacts: Mapping[str, str]) -> Sequence[Reading]:
         return read_back(contract, artifacts)
 
+    def upstream(self, contract: Contract, artifacts: Mapping[str, str]) -> Judgement:
+        """This asks the installed SGLang what it makes of the artifacts."""
+        from precc_sglang.upstream import upstream
+
+        return upstream(contract, artifacts)
+
+    def launches(self, arguments: Sequence[str]) -> bool:
+        """Whether a launch line starts a server, or passes its arguments on."""
+        from precc_sglang import launch
+
+        return launch.launches(arguments)
+
+    def attest_launch(
+        self, contract: Contract, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> Attestation:
+        """This compares a launch line and its environment with `sglang/`."""
+        from precc_sglang import launch
+
+        return launch.attest_launch(contract, arguments, environment)
+
 
 backend = SGLang()
 
-__all__ = ["SGLang", "backend"]
+
+def attest(subject: object, contract: Contract, kv_cache_dtype: object = None) -> Attestation:
+    """This compares a model that is loaded in this process with a contract; see `precc_sglang.attesting`."""
+    from precc_sglang import attesting
+
+    return attesting.attest(subject, contract, kv_cache_dtype)
+
+
+__all__ = ["SGLang", "attest", "backend"]

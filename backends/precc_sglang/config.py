@@ -8,6 +8,7 @@ from typing import Any
 from precc.backend import Unsupported
 from precc.contract import Contract
 from precc.diagnostics import error
+from precc.graph.model import natural
 from precc_sglang.cover import DOTTED, MODELOPT, REGEX, Grammar, Inexpressible, cover
 from precc_sglang.families import FP8_BLOCK, FP8_CHANNEL, INT4, UNQUANTIZED, Family
 from precc_sglang.methods import MIXED, NONE, Choice, quantized_families
@@ -72,12 +73,11 @@ def _modelopt(contract: Contract, choice: Choice) -> Config:
 
 def _mixed(contract: Contract, choice: Choice) -> Config:
     """Every quantized module has its key, and what has none is unquantized; so nothing is ignored."""
+    layers = {module.prefix: _algorithm(family) for module, family in choice.families() if family is not UNQUANTIZED}
     return {
         "quant_method": MIXED.quant_method,
         "quant_algo": MIXED.quant_algo,
-        "quantized_layers": {
-            module.prefix: _algorithm(family) for module, family in choice.families() if family is not UNQUANTIZED
-        },
+        "quantized_layers": {prefix: layers[prefix] for prefix in sorted(layers, key=natural)},
         "ignore": [],
         **_modelopt_cache(contract),
     }

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from precc.graph.model import EXPERT
+from precc.graph.model import EXPERT, natural
 from precc_sglang.grammar import ABSORBED_TAILS
 from precc_sglang.names import Kind, Module
 
@@ -48,7 +48,7 @@ def cover(out: Iterable[Module], kept: Iterable[Module], grammar: Grammar) -> li
     missed = next((module for key, module in wanted.items() if not any(key in reach[run] for run in chosen)), None)
     if missed is not None:
         raise Inexpressible(missed)
-    return sorted((grammar.spell(run) for run in chosen), key=_natural)
+    return sorted((grammar.spell(run) for run in chosen), key=natural)
 
 
 def _greedy(reach: dict[str, set[tuple[str, str]]], wanted: set[tuple[str, str]]) -> list[str]:
@@ -74,10 +74,6 @@ def _greedy(reach: dict[str, set[tuple[str, str]]], wanted: set[tuple[str, str]]
 
 def _rank(run: str, count: int) -> tuple[int, int, int, str]:
     return -count, -run.count("."), -len(run), run
-
-
-def _natural(entry: str) -> list[tuple[bool, int, str]]:
-    return [(word.isdecimal(), int(word) if word.isdecimal() else 0, word) for word in re.split(r"(\d+)", entry)]
 
 
 # --- the three grammars ------------------------------------------------------------------------------

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from precc.backend import CONTRACT_LINE, shell_lines
-from precc.contract import Contract
+from precc.contract import Contract, RolloutLayout
 from precc.formats import FourOverSix
 from precc_sglang.families import NVFP4_TOKEN, family_of, is_w4a4
 from precc_sglang.methods import quantized_families
+from precc_sglang.versions import release_of
 
 PER_TOKEN = "SGLANG_FLASHINFER_NVFP4_PER_TOKEN_ACTIVATION"
 EXACT_MATH = ("FLASHINFER_DISABLE_FP4_QUANT_FAST_MATH", "TRTLLM_DISABLE_FP4_QUANT_FAST_MATH")
@@ -55,7 +56,10 @@ VARIABLES: tuple[str, ...] = (
     "SGLANG_QUANT_ALLOW_DOWNCASTING",
     "SGLANG_ROPE_CACHE_FP32",
 )
-"""Every variable of SGLang 0.5.23 and FlashInfer 0.7 that decides a format or rounds a number."""
+"""Every variable of SGLang 0.5.23 and FlashInfer 0.7 that decides a format or rounds a number.
+
+They are set or unset for older versions too, which do not read all of them, and have some of their own.
+"""
 
 MODELLED: tuple[str, ...] = (
     PER_TOKEN,
@@ -72,13 +76,18 @@ MODELLED: tuple[str, ...] = (
 """Those whose values have a meaning here; the others can only be unset."""
 
 
+def variables_of(rollout: RolloutLayout) -> tuple[str, ...]:
+    """The variables that the environment of a version sets or unsets."""
+    return (*VARIABLES, *release_of(rollout).variables)
+
+
 def environment(contract: Contract) -> dict[str, Any]:
     """This is the content of `env.json`: the digest, what is set and what is unset."""
-    wanted = dict(_settings(contract))
+    wanted, names = dict(_settings(contract)), variables_of(contract.rollout)
     return {
         "digest": contract.digest,
-        "set": {name: wanted[name] for name in VARIABLES if name in wanted},
-        "unset": sorted(name for name in VARIABLES if name not in wanted),
+        "set": {name: wanted[name] for name in names if name in wanted},
+        "unset": sorted(name for name in names if name not in wanted),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from precc.formats import Decision, FourOverSix
-from precc_sglang.versions import BLACKWELL
+from precc_sglang.versions import BLACKWELL, Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,13 @@ INT4 = Family("int4", "weight-only INT4", ("weight_packed I32", "weight_scale BF
 INT4_GROUPS = (32, 128)
 """The group sizes that both the dense and the expert kernels of pack-quantized INT4 take."""
 
-MIXABLE = frozenset({MXFP8, FP8_BLOCK, FP8_TENSOR, NVFP4_TOKEN, NVFP4_STATIC, NVFP4_WEIGHTS})
-"""The families that `modelopt_mixed` can put side by side."""
+_WITH_ALGORITHM = (MXFP8, FP8_BLOCK, FP8_TENSOR, NVFP4_TOKEN, NVFP4_STATIC, NVFP4_WEIGHTS)
+
+
+def mixable(release: Release) -> frozenset[Family]:
+    """The families that `modelopt_mixed` can put side by side in a version of SGLang."""
+    return frozenset(family for family in _WITH_ALGORITHM if family.algo in release.mixed)
+
 
 # weight format, its scope, input format, its scope, whether the input scale is stored
 _BY_DECISION: dict[tuple[str, str | None, str, str | None, bool], Family] = {

@@ -91,25 +91,35 @@ def excluded(prefix: str, entries: Iterable[str]) -> str | None:
     return None
 
 
-# --- compressed-tensors: exact, dotted suffix, or a regular expression -------------------------------
+# --- compressed-tensors: exact, dotted suffix (in older versions any part), or a regular expression --
 
 
-def ignored(prefix: str, entries: Sequence[str], packed: Packed) -> str | None:
-    """The compressed-tensors entry that leaves a module unquantized. Raises Disagreement."""
+def ignored(prefix: str, entries: Sequence[str], packed: Packed, contained: bool = False) -> str | None:
+    """The compressed-tensors entry that leaves a module unquantized. Raises Disagreement.
+
+    `contained` is `Release.ignore_contained`.
+    """
+    matches = _part_or_regex if contained else _suffix_or_regex
     last = prefix.rpartition(".")[2]
+
+    def first(name: str) -> str | None:
+        return next((entry for entry in entries if matches(name, entry)), None)
+
     if last in packed and prefix not in entries:
-        return _all_or_none(prefix, last, packed[last], lambda name: _first_suffix(name, entries))
-    return _first_suffix(prefix, entries)
-
-
-def _first_suffix(name: str, entries: Iterable[str]) -> str | None:
-    return next((entry for entry in entries if _suffix_or_regex(name, entry)), None)
+        return _all_or_none(prefix, last, packed[last], first)
+    return first(prefix)
 
 
 def _suffix_or_regex(name: str, entry: str) -> bool:
     if entry.startswith("re:"):
         return re.match(entry[3:], name) is not None
     return entry == name or name.endswith(f".{entry}")
+
+
+def _part_or_regex(name: str, entry: str) -> bool:
+    if entry.startswith("re:"):
+        return re.match(entry[3:], name) is not None
+    return entry.lower() in name.lower()
 
 
 def target_of(prefix: str, kind: str, targets: Sequence[str], packed: Packed) -> str | None:
@@ -139,19 +149,21 @@ def _exact_or_regex(name: str, target: str) -> bool:
 # --- modelopt_mixed: a map of literal names ----------------------------------------------------------
 
 
-def algorithm_key(prefix: str, layers: Mapping[str, Mapping[str, object]], packed: Packed) -> str | None:
+def algorithm_key(
+    prefix: str, layers: Mapping[str, Mapping[str, object]], packed: Packed, nested: bool = True
+) -> str | None:
     """The key of a `quantized_layers` map that decides for a module.
 
     The exact key, else the members of the fused module, else the first key below it. A member without a key is no
-    objection; members with different algorithms are. Raises Disagreement.
+    objection; members with different algorithms are. Raises Disagreement. `nested` is `Release.nested_names`.
     """
-    names = _spellings(prefix)
+    names = _spellings(prefix, nested)
     exact = next((name for name in names if name in layers), None)
     if exact is not None:
         return exact
     base, _, last = prefix.rpartition(".")
     if last in packed:
-        keys = [f"{name}.{part}" for name in _spellings(base) for part in packed[last]]
+        keys = [f"{name}.{part}" for name in _spellings(base, nested) for part in packed[last]]
         found = [key for key in keys if key in layers]
         if len({algorithm(layers[key]) for key in found}) > 1:
             raise Disagreement(
@@ -168,7 +180,7 @@ def algorithm(facts: Mapping[str, object]) -> str:
     return str(facts.get("quant_algo", "")).upper()
 
 
-def _spellings(prefix: str) -> list[str]:
+def _spellings(prefix: str, nested: bool) -> list[str]:
     names = [prefix]
     if prefix.endswith(".lm_head"):
         names.append("lm_head")
@@ -176,7 +188,8 @@ def _spellings(prefix: str) -> list[str]:
     if prefix.startswith(inner):
         names.append(outer + prefix.removeprefix(inner))
     elif prefix.startswith(outer):
-        names += [inner + prefix.removeprefix(outer), "model." + prefix.removeprefix(outer)]
-    elif prefix.startswith("model."):
+        names.append(inner + prefix.removeprefix(outer))
+        names += ["model." + prefix.removeprefix(outer)] if nested else []
+    elif nested and prefix.startswith("model."):
         names.append(outer + prefix.removeprefix("model."))
     return list(dict.fromkeys(names))

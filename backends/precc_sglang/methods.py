@@ -12,7 +12,6 @@ from precc_sglang.families import (
     FP8_CHANNEL,
     FP8_TENSOR,
     INT4,
-    MIXABLE,
     MXFP8,
     NVFP4_STATIC,
     NVFP4_TOKEN,
@@ -20,8 +19,10 @@ from precc_sglang.families import (
     UNQUANTIZED,
     Family,
     family_of,
+    mixable,
 )
 from precc_sglang.names import Kind, ModelClass, Module, class_of, module_of
+from precc_sglang.versions import Release, release_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +48,18 @@ ALONE: dict[str, Method] = {
     NVFP4_WEIGHTS.name: Method("modelopt_fp4", "modelopt", "W4A16_NVFP4"),
     INT4.name: Method("compressed-tensors", "compressed-tensors"),
 }
-"""The method when one family stands beside unquantized tensors only."""
+"""The method when one family stands beside unquantized tensors only; a mix of one, where a version lacks it."""
 
 
-def choose(families: frozenset[Family]) -> Method | None:
+def choose(families: frozenset[Family], release: Release) -> Method | None:
     """This is the method for the quantized families of a contract; None where no method serves them together."""
     if not families:
         return NONE
     if len(families) == 1:
-        return ALONE[next(iter(families)).name]
-    return MIXED if families <= MIXABLE else None
+        alone = ALONE[next(iter(families)).name]
+        if alone.argument != "modelopt_fp4" or alone.quant_algo in release.modelopt_fp4:
+            return alone
+    return MIXED if families <= mixable(release) else None
 
 
 def quantized_families(entries: Iterable[Entry]) -> frozenset[Family]:
@@ -91,7 +94,7 @@ def choice_of(contract: Contract) -> Choice | None:
 
     A set of families without a method is taken for a mix, which a rule refuses.
     """
-    method = choose(quantized_families(contract.entries)) or MIXED
+    method = choose(quantized_families(contract.entries), release_of(contract.rollout)) or MIXED
     built = class_of(contract.model, method.argument)
     if built is None:
         return None

@@ -9,6 +9,7 @@ from precc.contract import Contract, RolloutLayout
 from precc.syntax.words import Role
 from precc_sglang.families import (
     FP8_BLOCK,
+    INT4,
     MXFP8,
     NVFP4_STATIC,
     NVFP4_TOKEN,
@@ -18,7 +19,7 @@ from precc_sglang.families import (
 )
 from precc_sglang.methods import NONE, Choice
 from precc_sglang.names import Kind
-from precc_sglang.versions import is_blackwell
+from precc_sglang.versions import is_blackwell, release_of
 
 CACHE_DTYPES = {"bf16": "bf16", "fp8": "fp8_e4m3"}
 
@@ -29,6 +30,7 @@ RUNNERS: dict[str, tuple[str, ...]] = {
     NVFP4_STATIC.name: TRTLLM,
     MXFP8.name: TRTLLM,
     NVFP4_WEIGHTS.name: ("marlin",),
+    INT4.name: ("marlin", "triton"),
 }
 """The expert backends that run a family as decided, the preferred first; any will do for a family that is not here."""
 
@@ -70,7 +72,10 @@ def layout(rollout: RolloutLayout) -> Iterator[Argument]:
     yield "tp-size", rollout.tp
     yield "pp-size", rollout.pp
     yield "ep-size", rollout.ep
-    yield "attn-dp-size", rollout.dp
+    release = release_of(rollout)
+    yield release.attention_dp, rollout.dp
+    if release.attention_dp_switch and rollout.dp > 1:
+        yield release.attention_dp_switch, True
 
 
 def allowed_runners(contract: Contract, choice: Choice) -> tuple[str, ...] | None:

@@ -14,6 +14,7 @@ from precc import pipeline, rules
 from precc.backend import Unsupported
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic
+from precc.graph.config import describe
 from precc.graph.model import ModelGraph
 from precc.graph.reading import read_model
 from precc.resolve.bind import bind
@@ -255,3 +256,8 @@ def small_model(name: str, folder: Path) -> ModelGraph:
     """The graph of a small model, read from its `config.json` as any other."""
     (folder / "config.json").write_text(json.dumps(SMALL[name]))
     return read_model(str(folder))
+
+
+def small_graph(name: str) -> ModelGraph:
+    """The same graph without a folder."""
+    return describe(SMALL[name], name).graph(name)

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rollout import engine as real
+from rollout.support import CHANNELS, INTEGERS, SMALL, bound, config_of, small_graph
 
+from precc.graph.reading import read_model
 from precc_sglang import grammar
+from precc_sglang.methods import choice_of
 from precc_sglang.names import CLASSES
 
 pytestmark = pytest.mark.slow
@@ -76,6 +79,28 @@ def lists(dialect: str) -> st.SearchStrategy[list[str]]:
     )
 
 
+WORDS = st.sampled_from(["model", "layers", "0", "1", "11", "a", "ab", "b_proj", "q_proj", "mlp", "experts", "lm_head"])
+DOTTED = st.lists(WORDS, min_size=1, max_size=5).map(".".join)
+"""Names of no model: every place where one word is a part of another, or a run starts in the middle."""
+
+ANY_NAME = st.one_of(NAMES, DOTTED)
+
+
+@st.composite
+def wild(draw: st.DrawFn, dialect: str) -> str:
+    """A run of a random name with stars, dots or a pattern's prefix anywhere."""
+    name = draw(DOTTED)
+    at = draw(st.integers(0, len(name)))
+    put = draw(st.sampled_from(["", "*", ".", ".*", "*."] if dialect == "glob" else ["", ".", "$", ".*", "(a|b)?"]))
+    entry = name[:at] + put + name[at:]
+    return f"re:{entry}" if dialect == "regex" and draw(st.booleans()) else entry
+
+
+def any_lists(dialect: str) -> st.SearchStrategy[list[str]]:
+    """Lists of a model's names, and lists of anything."""
+    return st.one_of(lists(dialect), st.lists(wild(dialect), max_size=5))
+
+
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     """The worker that has SGLang."""
@@ -100,7 +125,7 @@ def found(answer: Any) -> Any:
 
 
 @ENOUGH
-@given(NAMES, lists("glob"), st.sampled_from(PACKED))
+@given(ANY_NAME, any_lists("glob"), st.sampled_from(PACKED))
 def test_dotted_runs_match_as_in_the_fp8_configs(
     engine: Engine, name: str, listed: list[str], packed: dict[str, list[str]]
 ) -> None:
@@ -111,14 +136,14 @@ def test_dotted_runs_match_as_in_the_fp8_configs(
 
 
 @ENOUGH
-@given(NAMES, lists("glob"))
+@given(ANY_NAME, any_lists("glob"))
 def test_globs_match_as_in_the_modelopt_configs(engine: Engine, name: str, listed: list[str]) -> None:
     """`is_layer_excluded`: whole names, single components, and the projections that leak to every layer."""
     assert (grammar.excluded(name, listed) is not None) == engine(real.excluded, name, listed)
 
 
 @ENOUGH
-@given(NAMES, lists("regex"), st.sampled_from(PACKED))
+@given(ANY_NAME, any_lists("regex"), st.sampled_from(PACKED))
 def test_ignore_lists_match_as_in_compressed_tensors(
     engine: Engine, name: str, listed: list[str], packed: dict[str, list[str]]
 ) -> None:
@@ -129,7 +154,7 @@ def test_ignore_lists_match_as_in_compressed_tensors(
 
 
 @ENOUGH
-@given(NAMES, st.sampled_from(["ColumnParallelLinear", "FusedMoE"]), lists("regex"), st.sampled_from(PACKED))
+@given(ANY_NAME, st.sampled_from(["ColumnParallelLinear", "FusedMoE"]), any_lists("regex"), st.sampled_from(PACKED))
 def test_targets_match_as_in_compressed_tensors(
     engine: Engine, name: str, kind: str, listed: list[str], packed: dict[str, list[str]]
 ) -> None:
@@ -142,7 +167,7 @@ ALGORITHMS = st.sampled_from(["NVFP4", "MXFP8", "mxfp8", "FP8", "FP8_PB_WO", "W4
 
 
 @ENOUGH
-@given(NAMES, st.dictionaries(NAMES, ALGORITHMS, min_size=1, max_size=6), st.sampled_from(PACKED))
+@given(ANY_NAME, st.dictionaries(ANY_NAME, ALGORITHMS, min_size=1, max_size=6), st.sampled_from(PACKED))
 def test_mixed_maps_resolve_as_in_modelopt_mixed(
     engine: Engine, name: str, layers: dict[str, str], packed: dict[str, list[str]]
 ) -> None:
@@ -152,3 +177,26 @@ def test_mixed_maps_resolve_as_in_modelopt_mixed(
     key = modelled(lambda: grammar.algorithm_key(name, facts, told))
     mine = key if key in (None, real.REFUSED) else grammar.algorithm(facts[key])
     assert mine == engine(real.mixed, name, layers, packed)
+
+
+@pytest.mark.parametrize("model", [*SMALL, "deepseek-v3.2", "qwen3-30b-a3b"])
+@pytest.mark.parametrize("policy", [CHANNELS, INTEGERS])
+def test_the_librarys_own_matcher_reads_emitted_lists_alike(engine: Engine, policy: str, model: str) -> None:
+    """Other readers of the checkpoint know Hugging Face names only: nothing is fused for them.
+
+    The draft model is left aside: the list has the names that SGLang's draft class asks with.
+    """
+    contract = bound(policy, small_graph(model) if model in SMALL else read_model(model))
+    config = config_of(contract)
+    choice = choice_of(contract)
+    assert choice is not None
+    wanted = {
+        name: entry.decision.is_quantized
+        for module, entries in choice.modules.items()
+        for entry in entries
+        for name in entry.tensor.modules()
+        if not module.draft
+    }
+    found = engine(real.matched, list(wanted), config["config_groups"]["group_0"]["targets"], config["ignore"])
+    assert {name for name, one in zip(wanted, found, strict=True) if one != wanted[name]} == set()
+    assert any(found)

@@ -15,8 +15,10 @@ from precc.pipeline import compile_policy
 from precc.rules import modules
 from precc.source import SourceFile
 from precc_sglang import backend
+from precc_sglang.versions import sglang_version
 
 STATIC = "weight nvfp4, input nvfp4 per_tensor static, train bf16"
+TENSOR = "weight fp8 per_tensor, input fp8 per_tensor static, train bf16"
 
 # rule, policy that it refuses, policy beside it that it does not, model, rollout, tensor that is named
 CASES: tuple[tuple[str, str, str, str, str, str], ...] = (
@@ -109,6 +111,38 @@ CASES: tuple[tuple[str, str, str, str, str, str], ...] = (
         "qwen3-30b-a3b",
         "",
         "model.layers.0.self_attn.{k,o,q,v}_proj",
+    ),
+    (
+        "p701_together",
+        "@routed_experts: nvfp4 per_token\n@attention: mxfp8",
+        f"@routed_experts: nvfp4 per_token\n@attention: {TENSOR}",
+        "qwen3-30b-a3b",
+        "sglang=0.5.16",
+        "model.layers.{0..47}.self_attn.{k,o,q,v}_proj",
+    ),
+    (
+        "p701_shared_experts",
+        f"@routed_experts, @shared_experts: {TENSOR}",
+        f"@routed_experts: {TENSOR}",
+        "deepseek-v3",
+        "sglang=0.5.16",
+        "model.layers.{3..60}.mlp.shared_experts.{down,gate,up}_proj",
+    ),
+    (
+        "p701_block_scales",
+        "@attention: fp8_block",
+        "@attention: fp8_block scales fp32",
+        "qwen3-8b",
+        "sglang=0.5.16 gpu=h100",
+        "model.layers.{0..35}.self_attn.{k,o,q,v}_proj",
+    ),
+    (
+        "p701_unfused_experts",
+        "@routed_experts: weight nvfp4, train bf16",
+        "@attention: weight nvfp4, train bf16",
+        "mixtral-8x7b",
+        "sglang=0.5.16",
+        "model.layers.{0..31}.block_sparse_moe.experts.{0..7}.{w1,w2,w3}",
     ),
     (
         "p701_one_expert",
@@ -247,9 +281,10 @@ def test_a_rule_fires_where_it_should_and_nowhere_else(
 ) -> None:
     """The message names engine, version and tensors; the help says what would work."""
     rule = import_module(f"{backend.rules}.{name}")
-    found = list(rule.check(compiled(f"{bad}\n", model, rollout)))
+    contract = compiled(f"{bad}\n", model, rollout)
+    found = list(rule.check(contract))
     assert [finding.code for finding in found] == [rule.CODE]
-    assert found[0].message.startswith("SGLang 0.5.23 ")
+    assert found[0].message.startswith(f"SGLang {sglang_version(contract.rollout)} ")
     assert f"`{tensors}`" in found[0].message
     assert found[0].help
     assert found[0].severity is rule.SEVERITY

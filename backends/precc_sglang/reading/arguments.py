@@ -14,8 +14,7 @@ from precc.contract import RolloutLayout
 from precc_sglang.paths import SERVER_PATH
 from precc_sglang.refusal import unreadable
 from precc_sglang.server import UNFUSED, layout
-
-LAYOUT = ("tp-size", "pp-size", "ep-size", "attn-dp-size")
+from precc_sglang.versions import RELEASES, Release, release_of
 
 WRITTEN: Mapping[str, type] = {
     "dtype": str,
@@ -25,9 +24,11 @@ WRITTEN: Mapping[str, type] = {
     "fp8-gemm-backend": str,
     UNFUSED: bool,
     "weight-version": str,
-    **dict.fromkeys(LAYOUT, int),
+    **dict.fromkeys(("tp-size", "pp-size", "ep-size"), int),
+    **{release.attention_dp: int for release in RELEASES.values()},
+    **{release.attention_dp_switch: bool for release in RELEASES.values() if release.attention_dp_switch},
 }
-"""What precc writes, by SGLang's long names, with the type of each value."""
+"""What precc writes, by SGLang's long names, with the type of each value; not all of it for every version."""
 
 _HARMLESS = """
     admin-api-key api-key base-gpu-id chat-template chunked-prefill-size completion-template context-length
@@ -64,23 +65,38 @@ FORBIDDEN: Mapping[str, str] = {
 }
 """Arguments of SGLang that decide precision beside the contract, each with what it does."""
 
+FORBIDDEN_ONCE: Mapping[str, str] = {"torchao-config": "weights would be quantized again after loading"}
+"""The same of arguments that only older versions have."""
+
 
 def check_arguments(arguments: Mapping[Any, Any], rollout: RolloutLayout) -> None:
     """This refuses what precc would not have written (P502). Raises Unsupported."""
+    sizes = _sizes(release_of(rollout))
     for name, value in arguments.items():
-        if name in WRITTEN:
+        if name in WRITTEN and (name in sizes or name not in _ALL_SIZES):
             if type(value) is not WRITTEN[name]:
                 raise unreadable(f"{SERVER_PATH}: `{name}: {value}` is no value of that argument", "compile again")
         elif name not in HARMLESS:
-            why = FORBIDDEN.get(name, "precc neither writes it nor knows that it changes no number")
+            why = {**FORBIDDEN, **FORBIDDEN_ONCE}.get(
+                name, "precc neither writes it nor knows that it changes no number"
+            )
             raise unreadable(f"{SERVER_PATH}: `{name}` is no argument of this contract: {why}", f"leave `{name}` out")
     wanted = dict(layout(rollout))
-    for name in LAYOUT:
+    for name in sizes:
         if arguments.get(name) != wanted.get(name):
             raise unreadable(
                 f"{SERVER_PATH} {_size(name, arguments)}; the contract's layout {_size(name, wanted)}",
                 "state the layout in the `rollout:` line of the policy, and compile again",
             )
+
+
+def _sizes(release: Release) -> tuple[str, ...]:
+    """The arguments of a version that state a layout."""
+    names = ("tp-size", "pp-size", "ep-size", release.attention_dp, release.attention_dp_switch)
+    return tuple(filter(None, names))
+
+
+_ALL_SIZES = frozenset(name for release in RELEASES.values() for name in _sizes(release))
 
 
 def _size(name: str, sizes: Mapping[Any, Any]) -> str:

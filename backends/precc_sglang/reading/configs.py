@@ -5,7 +5,7 @@ Every answer is the method's name and the entry of the file that said so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -18,12 +18,16 @@ from precc_sglang.families import (
     NVFP4_STATIC,
     NVFP4_WEIGHTS,
     UNQUANTIZED,
+    Family,
 )
 from precc_sglang.grammar import algorithm, algorithm_key, excluded, ignored, skipped, target_of
+from precc_sglang.methods import MIXED
 from precc_sglang.names import Kind, Module, Packed
+from precc_sglang.paths import CONFIG_PATH
 from precc_sglang.reading.routing import Route
 from precc_sglang.reading.words import check_words, declared_cache
 from precc_sglang.refusal import unreadable
+from precc_sglang.versions import Release
 
 
 class Answer(NamedTuple):
@@ -115,9 +119,10 @@ class Mixed:
     packed: Packed
     path: str
     cache: str | None
+    release: Release
 
     def method_of(self, module: Module) -> Answer:
-        key = algorithm_key(module.prefix, self.layers, self.packed)
+        key = algorithm_key(module.prefix, self.layers, self.packed, self.release.nested_names)
         entry = None
         if module.kind is not Kind.EXPERTS:
             entry = skipped(module.prefix, self.entries, self.packed)
@@ -127,7 +132,8 @@ class Mixed:
         if key is None:
             return Answer(UNQUANTIZED.name, f"{self.path}, whose quantized_layers has no {module.prefix}")
         algo = algorithm(self.layers[key])
-        return Answer(_ALGORITHMS.get(algo, UNQUANTIZED.name), f"{self.path}, quantized_layers {key!r} {algo}")
+        method = _ALGORITHMS[algo] if algo in self.release.mixed else UNQUANTIZED.name
+        return Answer(method, f"{self.path}, quantized_layers {key!r} {algo}")
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,7 @@ class Compressed:
     packed: Packed
     path: str
     cache: str | None
+    contained: bool = False
 
     def method_of(self, module: Module) -> Answer:
         if module.kind is Kind.HEAD:
@@ -152,7 +159,7 @@ class Compressed:
         return self._one(module.prefix, "Linear")
 
     def _one(self, name: str, kind: str) -> Answer:
-        entry = ignored(name, self.entries, self.packed)
+        entry = ignored(name, self.entries, self.packed, self.contained)
         if entry is not None:
             return Answer(UNQUANTIZED.name, f"{self.path}, ignore {entry!r}")
         targets = self._targets(kind)
@@ -181,14 +188,14 @@ class Int4Fp8:
 
 @dataclass(frozen=True)
 class Online:
-    """A method without a config: it quantizes a high-precision checkpoint while loading it."""
+    """A method without a config of its own: it quantizes a checkpoint while loading it."""
 
     method: str
     path: str
     cache: str | None = None
 
     def method_of(self, module: Module) -> Answer:
-        return Answer(self.method, f"{self.path}: a checkpoint without a config is quantized while loading")
+        return Answer(self.method, f"{self.path}: the checkpoint is quantized while it is loaded")
 
 
 # --- reading them from JSON --------------------------------------------------------------------------
@@ -196,9 +203,10 @@ class Online:
 
 @dataclass(frozen=True)
 class Reader:
-    """What a model class adds to a config: what it fuses, `SGLANG_FP8_IGNORED_LAYERS`, and the one substring that a
-    draft class replaces in the names."""
+    """What a version and a model class add to a config: what the class fuses, `SGLANG_FP8_IGNORED_LAYERS`, and the one
+    substring that a draft class replaces in the names."""
 
+    release: Release
     packed: Packed
     fp8_ignored: Sequence[str] = ()
     rename: tuple[str, str] | None = None
@@ -243,33 +251,46 @@ def _fp8(found: Route, reader: Reader) -> Config:
 def _modelopt(found: Route, reader: Reader) -> Config:
     config = found.config
     algo = str(config.get("quant_algo"))
-    if algo not in _MODELOPT_ALGORITHMS:
+    family = _modelopt_family(found.method, algo, reader.release)
+    if family is None:
         raise unreadable(f"{found.path} has quant_algo {algo}, which {found.method} does not know")
-    listed: object = next(
-        (config[key] for key in ("ignore", "modules_to_not_convert", "exclude_modules") if key in config), []
-    )
-    if listed is None and algo != "FP8":
+    listed: object = next((config[key] for key in _list_keys(found, reader.release) if key in config), [])
+    if listed is None and family is not FP8_TENSOR:
         raise unreadable(f"`ignore` of {found.path} is null, with which SGLang does not start")
     entries = reader.names(_strings(listed, found, "ignore"))
-    return ModelOpt(_MODELOPT_ALGORITHMS[algo], entries, reader.packed, found.path, declared_cache(config))
+    return ModelOpt(family.name, entries, reader.packed, found.path, declared_cache(config))
 
 
-_MODELOPT_ALGORITHMS = {
-    "FP8": FP8_TENSOR.name,
-    "NVFP4": NVFP4_STATIC.name,
-    "W4A16_NVFP4": NVFP4_WEIGHTS.name,
-}
+def _modelopt_family(method: str, algo: str, release: Release) -> Family | None:
+    """What an algorithm means to a ModelOpt method: some versions take any word with `FP8` in it for static FP8."""
+    if algo == "FP8" or (method == "modelopt_fp8" and release.algorithm_parts and "FP8" in algo):
+        return FP8_TENSOR
+    return _FP4_ALGORITHMS[algo] if algo in release.modelopt_fp4 else None
+
+
+_FP4_ALGORITHMS = {"NVFP4": NVFP4_STATIC, "W4A16_NVFP4": NVFP4_WEIGHTS}
+
+
+def _list_keys(found: Route, release: Release) -> tuple[str, ...]:
+    """The keys of a ModelOpt list, by the file that it stands in."""
+    return release.ignore_keys if found.path == CONFIG_PATH else release.legacy_ignore_keys
 
 
 def _mixed(found: Route, reader: Reader) -> Config:
     config = found.config
+    if config.get("quant_algo") != MIXED.quant_algo:
+        raise unreadable(f"{found.path} has quant_algo {config.get('quant_algo')}, with which SGLang does not start")
     layers = config.get("quantized_layers")
     if not isinstance(layers, dict) or not layers or not all(isinstance(facts, dict) for facts in layers.values()):
         raise unreadable(f"{found.path} needs a non-empty `quantized_layers` map")
-    listed = config.get("ignore", config.get("exclude_modules"))
+    listed = next((config[key] for key in _mixed_keys(found, reader.release) if key in config), None)
     entries = reader.names(_strings(listed, found, "ignore"))
     named = {reader.name(key): facts for key, facts in layers.items()}
-    return Mixed(named, entries, reader.packed, found.path, declared_cache(config))
+    return Mixed(named, entries, reader.packed, found.path, declared_cache(config), reader.release)
+
+
+def _mixed_keys(found: Route, release: Release) -> Iterator[str]:
+    return (key for key in _list_keys(found, release) if key != "modules_to_not_convert")
 
 
 def _compressed(found: Route, reader: Reader) -> Config:
@@ -278,7 +299,8 @@ def _compressed(found: Route, reader: Reader) -> Config:
         scheme = _scheme(group, str(group.get("format") or config.get("format")))
         targets.update(dict.fromkeys(reader.names(_strings(group.get("targets"), found, "targets")), scheme))
     entries = reader.names(_strings(config.get("ignore"), found, "ignore"))
-    return Compressed(targets, entries, reader.packed, found.path, declared_cache(config))
+    contained = reader.release.ignore_contained
+    return Compressed(targets, entries, reader.packed, found.path, declared_cache(config), contained)
 
 
 _SCHEME: Mapping[str, Any] = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from precc.contract import Contract
-from precc_sglang.environment import MODELLED, VARIABLES, shell_settings
+from precc_sglang.environment import MODELLED, shell_settings, variables_of
 from precc_sglang.paths import CONFIG_PATH, ENVIRONMENT_PATH, LEGACY_PATH, SERVER_PATH, SHELL_PATH
 from precc_sglang.reading.arguments import check_arguments
 from precc_sglang.reading.belonging import check_digests, named_digests
@@ -39,7 +39,7 @@ def open_files(artifacts: Mapping[str, str], contract: Contract) -> Files:
     legacy = _object(artifacts, LEGACY_PATH) if LEGACY_PATH in artifacts else None
     arguments = _arguments(artifacts)
     facts = _object(artifacts, ENVIRONMENT_PATH) or {}
-    variables = _variables(artifacts, facts)
+    variables = _variables(artifacts, facts, variables_of(contract.rollout))
     objects = {CONFIG_PATH: config, LEGACY_PATH: legacy, ENVIRONMENT_PATH: facts}
     check_digests(named_digests(artifacts, objects, arguments), contract.digest)
     check_arguments(arguments, contract.rollout)
@@ -76,8 +76,8 @@ def _arguments(artifacts: Mapping[str, str]) -> dict[Any, Any]:
     return shown
 
 
-def _variables(artifacts: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, str]:
-    """The variables that are set. Both files must name every variable of `VARIABLES`, alike, and no other.
+def _variables(artifacts: Mapping[str, str], facts: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
+    """The variables that are set. Both files must name every variable of `names`, alike, and no other.
 
     A variable of a format that no tensor has says nothing, and is free.
     """
@@ -89,13 +89,13 @@ def _variables(artifacts: Mapping[str, str], facts: Mapping[str, Any]) -> dict[s
     if both is not None:
         raise unreadable(f"{ENVIRONMENT_PATH} both sets and unsets {both}")
     state.update(dict.fromkeys(map(str, removed)))
-    silent = next((name for name in VARIABLES if name not in state), None)
+    silent = next((name for name in names if name not in state), None)
     if silent is not None:
         raise unreadable(
             f"{ENVIRONMENT_PATH} neither sets nor unsets {silent}: the value of the launching shell would decide",
             "compile again, or add the variable to `unset`",
         )
-    beyond = next((name for name in state if name not in VARIABLES or (name in given and name not in MODELLED)), None)
+    beyond = next((name for name in state if name not in names or (name in given and name not in MODELLED)), None)
     if beyond is not None:
         raise unreadable(f"{ENVIRONMENT_PATH} names {beyond}, which no contract sets", "compile again")
     _check_sourced(state, _text(artifacts, SHELL_PATH))

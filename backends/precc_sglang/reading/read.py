@@ -34,7 +34,7 @@ from precc_sglang.reading.routing import Route, route
 from precc_sglang.refusal import unreadable
 from precc_sglang.served import CACHED_PARTS, EXACT, SCALING, Served, has_dtype
 from precc_sglang.server import BLOCK_BACKENDS, RUNNERS, TRTLLM, UNFUSED
-from precc_sglang.versions import is_blackwell
+from precc_sglang.versions import Release, is_blackwell, release_of
 
 STORED = {
     family.name: family.stored
@@ -75,9 +75,13 @@ class Server:
     def model(self) -> ModelGraph:
         return self.contract.model
 
+    @property
+    def release(self) -> Release:
+        return release_of(self.contract.rollout)
+
     @cached_property
     def route(self) -> Route:
-        return route(self.files)
+        return route(self.files, self.release)
 
     @cached_property
     def built(self) -> ModelClass:
@@ -88,14 +92,15 @@ class Server:
 
     @cached_property
     def config(self) -> Config:
-        return config_of(self.route, Reader(self.built.packed, self._fp8_ignored))
+        return config_of(self.route, Reader(self.release, self.built.packed, self._fp8_ignored))
 
     @cached_property
     def _draft_config(self) -> Config:
         """The same config as the draft class reads it: with its own renaming, or dropped."""
         if self.built.drops_nvfp4_draft and self.route.method == "modelopt_fp4":
             return Unquantized(f"the draft class drops a ModelOpt FP4 config; {self.route.path}")
-        return config_of(self.route, Reader(self.built.packed, self._fp8_ignored, self.built.draft_mapper))
+        reader = Reader(self.release, self.built.packed, self._fp8_ignored, self.built.draft_mapper)
+        return config_of(self.route, reader)
 
     @cached_property
     def _fp8_ignored(self) -> list[str]:
@@ -209,7 +214,8 @@ class Server:
         config = self.config
         declared = "" if not isinstance(config, Fp8) else "pow2 scales" if config.pow2 else "fp32 scales"
         if not is_blackwell(self.contract.rollout):
-            return "fp32 scales" if module.kind is Kind.EXPERTS or not declared else declared
+            heard = declared and module.kind is not Kind.EXPERTS and self.release.declared_scales
+            return declared if heard else "fp32 scales"
         key = "moe-runner-backend" if module.kind is Kind.EXPERTS else "fp8-gemm-backend"
         backend = str(self.files.arguments.get(key, "auto"))
         scales = next((f"{word} scales" for word, (_, known) in BLOCK_BACKENDS.items() if backend in known), "")

@@ -10,6 +10,7 @@ from precc.diagnostics import error
 from precc_sglang.paths import CONFIG_PATH, LEGACY_PATH, SERVER_PATH
 from precc_sglang.reading.files import Files
 from precc_sglang.refusal import unreadable
+from precc_sglang.versions import Release
 
 COMPATIBLE: dict[str, tuple[str, ...]] = {
     "modelopt_fp8": ("modelopt",),
@@ -19,8 +20,11 @@ COMPATIBLE: dict[str, tuple[str, ...]] = {
 }
 """What `--quantization` may say against the method that the config declares."""
 
+FP4_OVER_FP8 = frozenset({("modelopt_fp4", "fp8"), ("nvfp4_online", "modelopt_fp8")})
+"""Of these, what not every version allows."""
+
 ONLINE = frozenset({"fp8", "mxfp8", "modelopt_fp4", "nvfp4_online"})
-"""The methods that quantize a checkpoint without a config while loading it."""
+"""The methods that quantize a checkpoint without a config while loading it; `modelopt_fp4` an FP8 one too."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,9 @@ class Route:
     path: str
 
 
-def route(files: Files) -> Route:
+def route(files: Files, release: Release) -> Route:
     """This follows the detection to a method. Raises Unsupported where the engine would refuse to start."""
-    declared, config, path = _declared(files)
+    declared, config, path = _declared(files, release)
     asked = str(files.arguments.get("quantization") or "").lower()
     if declared is None:
         if asked in ONLINE:
@@ -44,7 +48,7 @@ def route(files: Files) -> Route:
         return Route("", {}, CONFIG_PATH)
     if asked == "modelopt" and declared.startswith("modelopt"):
         asked = declared
-    if asked and asked != declared and declared not in COMPATIBLE.get(asked, ()):
+    if asked and asked != declared and not _compatible(asked, declared, release):
         raise Unsupported(
             error(
                 "P502",
@@ -53,6 +57,8 @@ def route(files: Files) -> Route:
             )
         )
     method = asked or declared
+    if method == "modelopt_fp4" and declared == "fp8":
+        return Route(f"{method} online", config, path)
     if method == "modelopt_mixed" and _incomplete(config):
         if files.legacy is None:
             raise unreadable(f"{CONFIG_PATH} lacks `quantized_layers` or a KV cache key, and {LEGACY_PATH} is missing")
@@ -60,15 +66,19 @@ def route(files: Files) -> Route:
     return Route(method, config, path)
 
 
-def _declared(files: Files) -> tuple[str | None, dict[str, Any], str]:
+def _compatible(asked: str, declared: str, release: Release) -> bool:
+    return declared in COMPATIBLE.get(asked, ()) and (release.fp4_over_fp8 or (asked, declared) not in FP4_OVER_FP8)
+
+
+def _declared(files: Files, release: Release) -> tuple[str | None, dict[str, Any], str]:
     """The method that the files declare after ModelOpt's algorithms are translated."""
     if files.config is not None:
         method = files.config.get("quant_method")
         if method not in (None, "modelopt"):
             return str(method).lower(), files.config, CONFIG_PATH
-        return (*_translated(_section(files.config), str(method or "")), CONFIG_PATH)
+        return (*_translated(_section(files.config), str(method or ""), release), CONFIG_PATH)
     if files.legacy is not None:
-        return (*_translated(_section(files.legacy), ""), LEGACY_PATH)
+        return (*_translated(_section(files.legacy), "", release), LEGACY_PATH)
     return None, {}, CONFIG_PATH
 
 
@@ -77,18 +87,18 @@ def _section(config: dict[str, Any]) -> dict[str, Any]:
     return nested if isinstance(nested, dict) else config
 
 
-def _translated(section: dict[str, Any], method: str) -> tuple[str | None, dict[str, Any]]:
+def _translated(section: dict[str, Any], method: str, release: Release) -> tuple[str | None, dict[str, Any]]:
     algo = section.get("quant_algo")
     if algo == "MIXED_PRECISION":
         layers = section.get("quantized_layers") or {}
         algos = {str(layer.get("quant_algo", "")).upper() for layer in layers.values() if isinstance(layer, dict)}
         return ("modelopt_mixed" if algos & {"NVFP4", "W4A16_NVFP4"} else "w4afp8"), section
-    if algo == "MXFP8":
+    if algo == "MXFP8" and not release.algorithm_parts:
         listed = section.get("exclude_modules", section.get("ignore"))
         return "mxfp8", {**section, "activation_scheme": "dynamic", "modules_to_not_convert": listed}
     if algo and "FP4" in algo:
         return "modelopt_fp4", section
-    if algo == "FP8":
+    if algo and ("FP8" in algo if release.algorithm_parts else algo == "FP8"):
         return "modelopt_fp8", section
     return method or None, section
 

@@ -28,6 +28,7 @@ from precc_sglang.families import is_w4a4
 from precc_sglang.methods import choice_of
 from precc_sglang.names import Kind
 from precc_sglang.refusal import refuse
+from precc_sglang.versions import release_of
 
 CODE = "P701"
 NAME = "sglang-dense-nvfp4-inputs"
@@ -40,11 +41,12 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     if choice is None:
         return
     dense = [entry for _, entry, family in choice.entries(Kind.LINEAR) if is_w4a4(family)]
+    formats = "`mxfp8` or `bf16`" if "MXFP8" in release_of(contract.rollout).mixed else "`bf16`"
     yield from refuse(
         contract,
         CODE,
         dense,
         "serves dense NVFP4 layers with a static input scale, never per token",
-        "write `mxfp8` or `bf16` for it, or `weight nvfp4` to leave its inputs unquantized",
+        f"write {formats} for it, or `weight nvfp4` to leave its inputs unquantized",
         part="input",
     )

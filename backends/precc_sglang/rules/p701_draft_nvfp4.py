@@ -27,6 +27,7 @@ from precc_sglang.families import NVFP4_WEIGHTS, is_w4a4
 from precc_sglang.methods import choice_of
 from precc_sglang.names import Kind
 from precc_sglang.refusal import refuse
+from precc_sglang.versions import release_of
 
 CODE = "P701"
 NAME = "sglang-draft-discards-nvfp4"
@@ -48,5 +49,5 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         CODE,
         draft,
         "drops an NVFP4 config in the draft model that runs an MTP layer",
-        "write `bf16` or `mxfp8` for it",
+        "write `bf16` or `mxfp8` for it" if "MXFP8" in release_of(contract.rollout).mixed else "write `bf16` for it",
     )

@@ -1,7 +1,7 @@
 """SGLang: Mixtral's experts cannot be part of a mix.
 
 Under every method but block FP8 and compressed-tensors, Mixtral is built with one dense layer for each expert, and
-`modelopt_mixed` would need one entry for each.
+`modelopt_mixed` would need one entry for each. SGLang 0.5.16 has weight-only NVFP4 in a mix only.
 
 ```prec expect=P701 model=mixtral-8x7b
 targets: sglang
@@ -25,9 +25,10 @@ from precc.contract import Contract
 from precc.diagnostics import Diagnostic, Severity
 from precc.graph.model import EXPERT
 from precc_sglang.families import UNQUANTIZED
-from precc_sglang.methods import MIXED, choice_of
+from precc_sglang.methods import MIXED, choice_of, choose, quantized_families
 from precc_sglang.names import Kind
 from precc_sglang.refusal import refuse
+from precc_sglang.versions import version_that
 
 CODE = "P701"
 NAME = "sglang-mixtral-in-a-mix"
@@ -49,5 +50,11 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         CODE,
         unfused,
         "builds one layer for each of Mixtral's experts in a mix of formats",
-        "use one quantized format for this model",
+        _instead(contract),
     )
+
+
+def _instead(contract: Contract) -> str:
+    families = quantized_families(contract.entries)
+    version = version_that(lambda release: choose(families, release) not in (MIXED, None))
+    return "use one quantized format for this model" + (f", or write `rollout: sglang={version}`" if version else "")

@@ -1,0 +1,300 @@
+"""What SGLang made of the artifacts against the contract: one finding for each group of tensors that differ alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from precc.contract import Contract, Entry
+from precc.contract.shrinking import SmallContract
+from precc.contract.wording import counted_names, tensors_of
+from precc.diagnostics import Diagnostic, error
+from precc.syntax.words import Role
+from precc_sglang.families import INT4, family_of
+from precc_sglang.methods import Choice
+from precc_sglang.names import Kind
+from precc_sglang.served import Served, served
+from precc_sglang.upstream.expected import Holder, held, holders, stored_name
+from precc_sglang.upstream.serving import Server
+from precc_sglang.upstream.wire import Built, Cast, Loaded, Parameter, Seen
+from precc_sglang.versions import is_blackwell
+
+DECIDES, STOPS = "P511", "P512"
+
+WIDER = frozenset({("BF16", "F32"), ("F16", "F32")})
+"""Conversions that keep every value: SGLang holds some routers and their biases in FP32."""
+
+PLACEHOLDER = ("I64", "BF16")
+"""An expert layer keeps the shapes of packed weights in the server's dtype, and never reads them."""
+
+NORMS = ("F32", "BF16")
+"""SGLang keeps norms that are stored in FP32 in the server's dtype."""
+
+SHARED_WITH_TARGET = frozenset({Role.EMBEDDING, Role.LM_HEAD})
+"""What a draft model takes from the model it drafts for, once both are loaded."""
+
+
+@dataclass
+class Case:
+    """One judgement: the engine with its version, what was asked, what was seen."""
+
+    engine: str
+    contract: Contract
+    choice: Choice
+    small: SmallContract
+    stored: Mapping[str, Parameter]
+    seen: Seen
+
+    @cached_property
+    def holders(self) -> list[Holder]:
+        return holders(self.contract, self.choice)
+
+    @cached_property
+    def small_holders(self) -> list[Holder]:
+        return holders(self.small.contract, self.choice)
+
+    @cached_property
+    def server(self) -> Server:
+        return Server.of(self.seen, is_blackwell(self.contract.rollout))
+
+    @cached_property
+    def origin(self) -> Mapping[int, Entry]:
+        """The large entry of each small one, by identity."""
+        return {id(small): large for small, large in zip(self.small.contract.entries, self.small.origins, strict=True)}
+
+    @cached_property
+    def written(self) -> Mapping[str, list[str]]:
+        """What the small checkpoint holds: each tensor's last word, by the words before it."""
+        table: dict[str, list[str]] = {}
+        for name in self.stored:
+            parent, _, word = name.rpartition(".")
+            table.setdefault(parent, []).append(word)
+        return table
+
+
+@dataclass
+class Found:
+    """Differences as they are found: what is said of entries → these. An entry counts once, however often it differs.
+
+    `explained` are the entries, by identity, whose module has another method: all else about them follows from that.
+    """
+
+    groups: dict[tuple[str, str, str, object], dict[int, Entry]] = field(default_factory=dict)
+    common: list[Diagnostic] = field(default_factory=list)
+    explained: set[int] = field(default_factory=set)
+
+    def add(self, entry: Entry, before: str, after: str, because: str) -> None:
+        """An entry of which `before` NAMES `after` is true."""
+        if id(entry) not in self.explained:
+            self.groups.setdefault((before, after, because, entry.cause), {})[id(entry)] = entry
+
+    def findings(self, engine: str) -> Iterator[Diagnostic]:
+        """One finding a group."""
+        for (before, after, because, cause), group in self.groups.items():
+            entries = list(group.values())
+            message = f"{engine} {before} {counted_names(entries)} {after}"
+            help = f"the engine's code decides it {because}; the policy in {cause}"
+            yield error(DECIDES, message, entries[0].span, help=help)
+
+    def differing(self) -> Iterable[Entry]:
+        """The entries that differ, each once."""
+        return {at: entry for group in self.groups.values() for at, entry in group.items()}.values()
+
+
+def compare(case: Case) -> tuple[int, int, tuple[Diagnostic, ...]]:
+    """How many tensors were compared, how many agree, and the findings."""
+    total = tensors_of(case.contract.entries)
+    found = Found(common=list(_process(case)))
+    stop = case.seen.stop
+    if case.seen.modules:
+        for holder in case.holders:
+            _compare_built(case, holder, found)
+    if stop is None:
+        _compare_loaded(case, found)
+    findings = [*found.common, *found.findings(case.engine)]
+    if stop is not None:
+        findings.append(_stopped(case, stop.doing, stop.words))
+    nothing = stop is not None or bool(found.common)
+    return total, 0 if nothing else total - tensors_of(found.differing()), tuple(findings)
+
+
+def _stopped(case: Case, doing: str, words: str) -> Diagnostic:
+    return error(
+        STOPS,
+        f"{case.engine} stops while {doing}: {words}",
+        case.contract.entries[0].span,
+        help="a server would stop in the same way; write the tensors that it names in another format",
+    )
+
+
+# --- the process -------------------------------------------------------------------------------------
+
+IN_SERVED = frozenset({"dtype", "kv-cache-dtype", "moe-runner-backend", "fp8-gemm-backend"})
+"""Arguments whose effect is seen at each tensor."""
+
+
+def _process(case: Case) -> Iterator[Diagnostic]:
+    """The variables and arguments that come out otherwise, which holds for every tensor."""
+    span = case.contract.entries[0].span
+    for name, (found, wanted) in case.seen.misread.items():
+        message = f"{case.engine} reads {name} as {found} after env.sh; the contract says {wanted}"
+        yield error(DECIDES, message, span, help="source the env.sh of this compile last, in the server's own shell")
+    for name, (found, wanted) in case.seen.misparsed.items():
+        if name not in IN_SERVED:
+            message = f"{case.engine} takes `{name}` from server.yaml as {found}; the contract says {wanted}"
+            yield error(DECIDES, message, span, help="start the server with the server.yaml of this compile")
+
+
+# --- modules -----------------------------------------------------------------------------------------
+
+
+def _compare_built(case: Case, holder: Holder, found: Found) -> None:
+    if _is_shared(holder):
+        return
+    built = (case.seen.draft if holder.draft else case.seen.modules).get(holder.name)
+    if built is None:
+        for entry in holder.entries:
+            found.add(entry, "has no module", f"holds: there is no `{holder.name}`", "in its model class")
+        return
+    compare_served(case.contract, case.server, holder, built, found)
+    for word, wanted in holder.parameters.items():
+        _compare_parameter(holder, word, wanted, built, found)
+
+
+def _is_shared(holder: Holder) -> bool:
+    """A head tied to the embedding is that module, and its own tensor is not read."""
+    return all(entry.tensor.tied_to is not None for entry in holder.entries)
+
+
+def compare_served(contract: Contract, server: Server, holder: Holder, built: Built, found: Found) -> None:
+    """This compares how a module runs; one that never asks for a method chooses for itself."""
+    if holder.module is None or holder.module.kind is Kind.NEVER:
+        return
+    for entry in holder.entries:
+        wanted = served(entry, contract.kv_cache, holder.module)
+        runs = server.runs(entry, holder.module, built, wanted)
+        if runs != wanted:
+            said, says = apart(runs, wanted)
+            found.add(entry, "would run", f"as {said}; the contract says {says}", "in the method of each module")
+        if runs.method != wanted.method:
+            found.explained.add(id(entry))
+
+
+_PHRASES = {"method": "{}", "inputs": "inputs {}", "cache": "{} KV cache", "dtype": "dtype {}"}
+
+
+def apart(runs: Served, wanted: Served) -> tuple[str, str]:
+    """What two ways to run a tensor differ in, each in words."""
+    names = [name for name in _PHRASES if getattr(runs, name) != getattr(wanted, name)]
+    said, says = (
+        ", ".join(_PHRASES[name].format(getattr(one, name) or "unquantized") for name in names)
+        for one in (runs, wanted)
+    )
+    return said, says
+
+
+def _compare_parameter(holder: Holder, word: str, wanted: Parameter, built: Built, found: Found) -> None:
+    held_as = built.parameters.get(word)
+    norm = all(entry.tensor.role is Role.NORM for entry in holder.entries)
+    if held_as is not None and any(_holds(held_as, laid, norm) for laid in _laid_out(holder, wanted)):
+        return
+    said = "no such parameter" if held_as is None else str(held_as)
+    for entry in holder.entries:
+        after = f"in `{word}`: {said}; the contract says {wanted}"
+        found.add(entry, "would hold", after, "in the parameters of each module")
+
+
+def _laid_out(holder: Holder, wanted: Parameter) -> Iterator[Parameter]:
+    """A parameter as it may be laid out: some kernels want the packed integers of experts by columns."""
+    yield wanted
+    if holder.module is not None and holder.module.kind is Kind.EXPERTS and len(wanted.shape) == 3:
+        family = family_of(holder.entries[0].decision)
+        if family is not None and family.name == INT4.name:
+            experts, rows, columns = wanted.shape
+            yield Parameter(wanted.dtype, (experts, columns, rows))
+
+
+def _holds(held_as: Parameter, wanted: Parameter, norm: bool) -> bool:
+    """Whether a parameter takes a stored tensor."""
+    same = wanted.dtype == held_as.dtype or _is_harmless(wanted.dtype, held_as.dtype, norm)
+    return held_as.shape == wanted.shape and same
+
+
+def _is_harmless(stored: str, held_as: str, norm: bool) -> bool:
+    """Whether a conversion keeps every value, is into a placeholder, or is one that SGLang makes of every norm."""
+    types = stored, held_as
+    return types in WIDER or types == PLACEHOLDER or (norm and types == NORMS)
+
+
+# --- loading -----------------------------------------------------------------------------------------
+
+
+def _compare_loaded(case: Case, found: Found) -> None:
+    main, draft = case.seen.loaded, case.seen.loaded_draft
+    loads = [loaded for loaded in (main, draft) if loaded is not None]
+    read = frozenset[str]().union(*(loaded.read for loaded in loads))
+    casts = {cast.tensor: cast for loaded in loads for cast in loaded.casts}
+    for entry in case.small.contract.entries:
+        _compare_tensors(case, entry, read, casts, found)
+    for holder in case.small_holders:
+        loaded = draft if holder.draft else main
+        if loaded is not None and not (holder.draft and _from_target(holder)):
+            _compare_written(case, holder, loaded, found)
+    _compare_others(case, found)
+
+
+def _from_target(holder: Holder) -> bool:
+    return all(entry.tensor.role in SHARED_WITH_TARGET for entry in holder.entries)
+
+
+def _compare_tensors(case: Case, entry: Entry, read: frozenset[str], casts: Mapping[str, Cast], found: Found) -> None:
+    """The stored parts of one tensor: each is read by some loader, and no value of it is changed."""
+    tensor, origin = entry.tensor, case.origin[id(entry)]
+    if tensor.tied_to is not None or (tensor.mtp is not None and tensor.role in SHARED_WITH_TARGET):
+        return
+    wanted, written = [word for word, _ in held(entry)], _written(case, entry)
+    for word in sorted({*wanted} - {*written}):
+        found.add(origin, f"would find no `{word}` of", "in the checkpoint, which the contract stores", "in its loader")
+    for word in written:
+        names = [stored_name(tensor, module, word) for module in tensor.modules()]
+        if not read.issuperset(names):
+            found.add(origin, f"would never read `{word}` of", "which the checkpoint holds", "in its loader")
+        cast = next((casts[name] for name in names if name in casts), None)
+        if cast is not None and not _is_harmless(cast.stored, cast.held, tensor.role is Role.NORM):
+            after = f"from {cast.stored} to {cast.held}; the contract says {entry.decision}"
+            found.add(origin, f"would convert `{word}` of", after, "in its loader")
+
+
+def _written(case: Case, entry: Entry) -> list[str]:
+    """The last words under which the small checkpoint holds a tensor; a bias belongs to no weight."""
+    tensor = entry.tensor
+    module = next(tensor.modules())
+    if tensor.parameter != "weight":
+        parent, _, own = f"{module}.{tensor.parameter}".rstrip(".").rpartition(".")
+        return [word for word in case.written.get(parent, ()) if word == own]
+    return [word for word in case.written.get(module, ()) if word != "bias"]
+
+
+def _compare_written(case: Case, holder: Holder, loaded: Loaded, found: Found) -> None:
+    """The parameters of one module: each is written from end to end."""
+    for word in holder.parameters:
+        if f"{holder.name}.{word}" in loaded.unwritten:
+            for entry in holder.entries:
+                after = "which stays as it was allocated"
+                found.add(case.origin[id(entry)], f"would load nothing into `{word}` of", after, "in its loader")
+
+
+def _compare_others(case: Case, found: Found) -> None:
+    """Parameters that belong to no tensor of the contract, and that no loader fills."""
+    known = {f"{holder.name}.{word}" for holder in case.small_holders for word in holder.parameters}
+    for loaded in (case.seen.loaded, case.seen.loaded_draft):
+        for name in sorted(set(loaded.unwritten) - known if loaded is not None else ()):
+            found.common.append(
+                error(
+                    DECIDES,
+                    f"{case.engine} has a parameter `{name}` that nothing in the contract fills",
+                    case.contract.entries[0].span,
+                    help="it would stay as it was allocated; write its module in another format",
+                )
+            )

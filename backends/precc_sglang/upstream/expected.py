@@ -1,0 +1,169 @@
+"""The parameters that SGLang has to build for a contract, and the checkpoint tensors that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from precc.contract import Contract, Entry
+from precc.formats import StoredPart, stored_parts
+from precc.graph.model import EXPERT, Tensor
+from precc.syntax.words import Role
+from precc_sglang.families import FP8_TENSOR, UNQUANTIZED, family_of
+from precc_sglang.methods import Choice
+from precc_sglang.names import Kind, ModelClass, Module, module_of
+from precc_sglang.upstream.wire import Parameter, Shape
+
+CODES_A_WORD = 8
+"""Four-bit codes in one I32."""
+
+DTYPES = {"bf16": "BF16", "fp16": "F16", "fp32": "F32"}
+
+HALVES = {"gate": "w13_", "up": "w13_", "down": "w2_"}
+"""The fused parameter of an expert layer that holds each projection."""
+
+ONE_INPUT_SCALE = frozenset({(FP8_TENSOR.name, "w13_input_scale")})
+"""Scales that an expert layer has once for gate and up together."""
+
+OUTSIDE_DECODER = frozenset({"enorm", "hnorm", "eh_proj", "shared_head", "embed_tokens"})
+"""What a draft model holds beside its decoder layer."""
+
+
+@dataclass
+class Holder:
+    """One module of SGLang: its name in the model, the entries that it holds, the parameters that these need.
+
+    `module` is what asks for a method; None for what never multiplies (norms, biases of a fused layer among them).
+    """
+
+    name: str
+    draft: bool
+    module: Module | None
+    entries: list[Entry] = field(default_factory=list)
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+
+
+def holders(contract: Contract, choice: Choice) -> list[Holder]:
+    """The modules that hold a contract's tensors, in order."""
+    found: dict[tuple[bool, str, bool], Holder] = {}
+    for entry in contract.entries:
+        tensor = entry.tensor
+        module = module_of(tensor, choice.built)
+        for name in _held_in(tensor, module, choice.built):
+            key = tensor.mtp is not None, name, tensor.is_gemm
+            holder = found.setdefault(key, Holder(name, tensor.mtp is not None, module))
+            holder.entries.append(entry)
+    for holder in found.values():
+        holder.parameters = _parameters(holder)
+    return list(found.values())
+
+
+def _held_in(tensor: Tensor, module: Module | None, built: ModelClass) -> Iterator[str]:
+    """The names of the modules that hold a tensor: one, or one an expert where a class keeps experts apart."""
+    path = _path(tensor)
+    if module is not None and module.kind is Kind.EXPERTS:
+        yield ".".join(path[: path.index(EXPERT)])
+    elif EXPERT in path:
+        yield from (".".join(path).replace(EXPERT, str(expert)) for expert in tensor.experts or ())
+    else:
+        *parents, last = path if tensor.parameter else path[:-1]
+        never = module is not None and module.kind is Kind.NEVER
+        yield ".".join((*parents, last if never else built.part_of.get(last, last)))
+
+
+def _path(tensor: Tensor) -> tuple[str, ...]:
+    """Where a tensor stands in SGLang's tree; the decoder layer of a draft model has a name of its own."""
+    if tensor.mtp is None:
+        return tensor.path
+    below = tensor.path[tensor.outer_depth :]
+    if tensor.role is Role.LM_HEAD:
+        return ("lm_head",)
+    return ("model", *below) if below[0] in OUTSIDE_DECODER else ("model", "decoder", *below)
+
+
+# --- parameters --------------------------------------------------------------------------------------
+
+
+def _parameters(holder: Holder) -> dict[str, Parameter]:
+    """Each parameter of a module, the parts of a fused one put together."""
+    experts = holder.module is not None and holder.module.kind is Kind.EXPERTS
+    parts: dict[str, list[tuple[Parameter, Entry]]] = {}
+    for entry in holder.entries:
+        half = HALVES[entry.tensor.part] if experts else ""
+        for word, parameter in held(entry):
+            parts.setdefault(half + word, []).append((parameter, entry))
+    if not experts:
+        return {word: _fused([parameter for parameter, _ in group]) for word, group in parts.items()}
+    return {word: _of_experts(word, group) for word, group in parts.items()}
+
+
+def held(entry: Entry) -> Iterator[tuple[str, Parameter]]:
+    """The stored parts of one tensor (of one expert) by the word that names each."""
+    tensor, family = entry.tensor, family_of(entry.decision) or UNQUANTIZED
+    if family is UNQUANTIZED or not tensor.is_gemm:
+        dtype = DTYPES.get(entry.decision.weight.format, entry.decision.weight.format)
+        yield tensor.parameter or tensor.path[-1], Parameter(dtype, tensor.shape)
+        return
+    for stored, part in zip(family.stored, _stored(entry), strict=True):
+        word, dtype = stored.split()
+        yield word, Parameter(dtype, _packed(part) if word == "weight_packed" else part.shape)
+
+
+def _stored(entry: Entry) -> list[StoredPart]:
+    return list(stored_parts(entry.decision, entry.tensor.shape, entry.tensor.contraction))
+
+
+def _packed(codes: StoredPart) -> Shape:
+    *rows, columns = codes.shape
+    return (*rows, -(-2 * columns // CODES_A_WORD))
+
+
+def _fused(parts: Sequence[Parameter]) -> Parameter:
+    """The parts of a linear layer: rows stand one after the other, scalars make a list."""
+    first = parts[0]
+    if not first.shape:
+        return Parameter(first.dtype, (len(parts),))
+    if first.dtype == "I64":
+        return first
+    return Parameter(first.dtype, (sum(part.shape[0] for part in parts), *first.shape[1:]))
+
+
+def _of_experts(word: str, group: Iterable[tuple[Parameter, Entry]]) -> Parameter:
+    """A part of all experts: the experts' axis first, then gate above up; a scalar for each."""
+    counted: dict[str, int] = {}
+    shapes: dict[str, Parameter] = {}
+    family = UNQUANTIZED
+    for parameter, entry in group:
+        part = entry.tensor.part
+        counted[part] = counted.get(part, 0) + entry.tensor.count
+        shapes[part] = parameter
+        family = family_of(entry.decision) or UNQUANTIZED
+    experts = max(counted.values())
+    one = _fused(list(shapes.values()))
+    if one.shape == (len(shapes),):
+        once = len(shapes) == 1 or (family.name, word) in ONE_INPUT_SCALE
+        return Parameter(one.dtype, (experts,) if once else (experts, len(shapes)))
+    return Parameter(one.dtype, (experts, *one.shape))
+
+
+# --- the checkpoint that fills them ------------------------------------------------------------------
+
+
+def checkpoint(contract: Contract) -> dict[str, Parameter]:
+    """The tensors of a checkpoint that follows a contract, as `decides` says they are stored."""
+    tensors = {}
+    for entry in contract.entries:
+        for module in entry.tensor.modules():
+            for word, parameter in held(entry):
+                tensors[stored_name(entry.tensor, module, word)] = parameter
+    return tensors
+
+
+def stored_name(tensor: Tensor, module: str, word: str) -> str:
+    """The name of one stored part of a tensor; a bare parameter has its path's."""
+    return f"{module}.{word}" if tensor.parameter else module
+
+
+def filled(found: Iterable[Holder]) -> frozenset[str]:
+    """The names of all parameters of some modules."""
+    return frozenset(f"{holder.name}.{word}" for holder in found for word in holder.parameters)
