@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from generator import policies, tables
+from generator import policies, tables, verification
 
 MARKED = re.compile(r"(<!-- generated: (?P<name>[^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -19,6 +19,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "policies": policies.ready,
     "matrix": policies.matrix,
     "refusals": policies.refusals,
+    "versions": verification.versions,
 }
 
 

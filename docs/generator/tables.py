@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
 
 from precc.backend import available, find_backend
-from precc.cli import MODULES, VERBS
+from precc.cli import find, summaries
 from precc.cli.arguments import ArgumentParser
 from precc.formats import FORMATS, Format
 from precc.graph import families as known
@@ -128,14 +127,13 @@ def families() -> str:
 
 def verbs() -> str:
     """The verbs and what they do."""
-    return table(("verb", "what it does"), [(f"[`{verb}`](#{verb})", about) for verb, about in VERBS.items()])
+    return table(("verb", "what it does"), [(f"[`{verb}`](#{verb})", about) for verb, about in summaries().items()])
 
 
 def options(verb: str) -> str:
     """The arguments and options of one verb, as its parser has them."""
-    module = import_module(f"precc.cli.{MODULES.get(verb, verb)}")
     parser = ArgumentParser(verb, "")
-    module.configure(parser)
+    find(verb).configure(parser)
     return table(("argument", "meaning"), _actions(parser))
 
 
