@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from tests.perf import deepseek, experts, start
+from tests.perf import deepseek, experts, quantize, start
 
 
 def main() -> None:
@@ -23,6 +23,7 @@ def main() -> None:
         console.print(start.measure(max(40 // less, 3)))
         console.print(experts.measure(max(9 // less, 1), Path(folder)))
         console.print(deepseek.measure(max(3 // less, 1), Path(folder)))
+        console.print(quantize.measure(max(25 // less, 3)))
 
 
 if __name__ == "__main__":

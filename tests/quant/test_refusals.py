@@ -1,0 +1,102 @@
+"""What a quantizer refuses, and what the parts look like that it gives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from quant.specs import SPECS
+from quant.weights import normal
+
+from precc.formats import FORMATS, Decision, Quantization, stored_parts
+from precc.quant import NotFinite, amax, fast, quantize
+
+DTYPES = {
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+}
+STORED = [name for name, spec in SPECS.items() if spec.scope in (None, "per_tensor", "per_channel")]
+
+
+@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("shape, axis", [((64, 256), -1), ((3, 128, 256), 2), ((3, 256, 128), 1)])
+def test_parts_are_those_that_the_formats_table_lists(name: str, shape: tuple[int, ...], axis: int) -> None:
+    """Names, dtypes, shapes, contiguous; INT4 codes are words of eight."""
+    found = quantize(normal(*shape), SPECS[name], axis=axis)
+    for listed in stored_parts(Decision(SPECS[name]), shape, axis):
+        part = found.pop(listed.part)
+        wanted, sizes = DTYPES[listed.dtype], list(listed.shape)
+        if name.startswith("int4") and listed.part == "codes":
+            wanted, sizes[-1] = torch.int32, sizes[-1] // 4
+        assert (part.dtype, list(part.shape)) == (wanted, sizes)
+        assert part.is_contiguous()
+    assert not found
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("bad", [torch.nan, -torch.inf])
+@pytest.mark.parametrize("installed", [True, False])
+def test_numbers_that_are_not_finite_are_counted_and_found(
+    name: str, bad: float, installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the position in the weight as it was given, with and without numba, with and without an amax."""
+    if installed:
+        pytest.importorskip("numba")
+    monkeypatch.setattr(fast, "is_installed", lambda: installed)
+    weight = normal(2, 128, 256)
+    weight[1, 17, 130] = weight[1, 90, 3] = bad
+    for options in ({}, {"amax": torch.ones(())}):
+        with pytest.raises(NotFinite, match=r"2 values not finite, the first .* at \[1, 17, 130\]") as caught:
+            quantize(weight, SPECS[name], axis=1, **options)  # type: ignore[arg-type]
+        assert (caught.value.count, caught.value.position) == (2, (1, 17, 130))
+    with pytest.raises(NotFinite, match="2 values"):
+        amax(weight, SPECS[name], axis=1)
+
+
+@pytest.mark.parametrize(
+    "name, shape, said",
+    [
+        ("mxfp8", (4, 48), "48 columns do not divide into mxfp8 blocks of 32"),
+        ("nvfp4_per_tensor", (4, 24), "24 columns do not divide into nvfp4 blocks of 16"),
+        ("nvfp4_2d", (24, 32), "24 rows do not divide into nvfp4 blocks of 16"),
+        ("int4_g128", (4, 192), "192 columns do not divide into int4 blocks of 128"),
+        ("mxfp8", (32,), r"shape \[32\]"),
+        ("fp8_block_pow2", (0, 128), r"shape \[0, 128\]"),
+    ],
+)
+def test_a_shape_that_the_blocks_do_not_divide_is_refused(name: str, shape: tuple[int, ...], said: str) -> None:
+    """With both sizes; blocks of 128×128 may be partial."""
+    with pytest.raises(ValueError, match=said):
+        quantize(torch.zeros(shape, dtype=torch.bfloat16), SPECS[name])
+
+
+def test_a_dtype_and_a_format_without_a_quantizer_are_refused() -> None:
+    """Each says what there is."""
+    with pytest.raises(ValueError, match=r"torch\.float64 cannot be quantized: BF16, FP16 or FP32"):
+        quantize(torch.zeros(32, 32, dtype=torch.float64), SPECS["mxfp8"])
+    with pytest.raises(ValueError, match="mxfp4 has no quantizer: there are mxfp8, nvfp4"):
+        quantize(torch.zeros(32, 32), Quantization("mxfp4", (1, 32), "e8m0"))
+    with pytest.raises(ValueError, match="mxfp8 is stored in blocks, and this decision names none"):
+        quantize(torch.zeros(32, 32), Quantization("mxfp8"))
+
+
+def test_a_weight_of_zeros_has_scales_that_dequantize_it() -> None:
+    """As documented: E8M0 0, FP8 and NVFP4 outer scale 1, INT4 scale 1e-5 in BF16; −0 keeps its sign but in INT4."""
+    zeros = -torch.zeros(128, 128, dtype=torch.bfloat16)
+    found = {name: quantize(zeros, SPECS[name]) for name in SPECS}
+    assert not found["mxfp8"]["block_scale"].any()
+    assert found["fp8_block_pow2"]["block_scale"].tolist() == [[1.0]]
+    assert float(found["fp8_tensor"]["outer_scale"]) == float(found["nvfp4_per_tensor"]["outer_scale"]) == 1.0
+    assert (found["int4_g32"]["block_scale"] == torch.tensor(1e-5, dtype=torch.bfloat16)).all()
+    assert (found["int4_g32"]["codes"] == 0x88888888 - (1 << 32)).all()
+    for name, signed in (("mxfp8", 0x80), ("fp8_tensor", 0x80), ("fp8_token", 0x80), ("nvfp4_per_tensor", 0x88)):
+        assert (found[name]["codes"].view(torch.uint8) == signed).all()
+
+
+def test_every_format_that_a_checkpoint_is_written_in_has_a_quantizer() -> None:
+    """MXFP4 weights are read, never written."""
+    covered = {spec.format for spec in SPECS.values()}
+    assert covered == {name for name, form in FORMATS.items() if form.is_quantized} - {"mxfp4"}
