@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from precc.backend import Artifact, Reading
 from precc.contract import Contract, Entry
 from precc_converter.plan import PLAN_PATH, plan_of, plan_text
 from precc_converter.reading import read_plan
 from precc_converter.written import Written, written
+
+if TYPE_CHECKING:
+    from precc_converter.auditing.flow import audit
+    from precc_converter.conversion.findings import NotConverted
+    from precc_converter.conversion.flow import convert
+    from precc_converter.live import LiveExporter, fingerprint
 
 
 class Converter:
@@ -37,4 +44,22 @@ class Converter:
 
 backend = Converter()
 
-__all__ = ["Converter", "backend"]
+
+def __getattr__(name: str) -> Any:
+    """What needs torch is loaded when it is asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)
+
+
+_LAZY = {
+    "LiveExporter": "precc_converter.live",
+    "audit": "precc_converter.auditing.flow",
+    "convert": "precc_converter.conversion.flow",
+    "NotConverted": "precc_converter.conversion.findings",
+    "fingerprint": "precc_converter.live",
+}
+
+__all__ = ["Converter", "LiveExporter", "NotConverted", "audit", "backend", "convert", "fingerprint"]

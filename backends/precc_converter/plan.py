@@ -57,9 +57,15 @@ def totals(lines: list[dict[str, Any]]) -> dict[str, int]:
     """This counts what the lines read and write; bytes are those of tensor data, headers left aside."""
     return {
         "tensors_in": sum(line["count"] * len(line["sources"]) for line in lines),
-        "tensors_out": sum(line["count"] * len(line["outputs"]) for line in lines),
+        "tensors_out": sum(line["count"] * _experts(line) * len(line["outputs"]) for line in lines),
         "bytes": sum(line["bytes"] for line in lines),
     }
+
+
+def _experts(line: dict[str, Any]) -> int:
+    """How many tensors each output of a line stands for."""
+    experts: int = line["stack"]["experts"] if "stack" in line else 1
+    return experts
 
 
 def plan_text(plan: dict[str, Any]) -> str:
@@ -122,6 +128,8 @@ def _computed(made: Written, folded: Folded) -> Iterator[tuple[str, Any]]:
         yield "format", made.weight.format
         return
     yield "quantizer", {"profile": PROFILE, **made.weight.to_json(), "axis": made.axis}
+    if made.stack is not None:
+        yield "stack", made.stack.to_json()
     if made.group is not None:
         words = {LAYER: braced(folded.layers), EXPERT: braced(folded.experts)}
         opened = (_open(made.group, folded.entry.tensor.layer) or "").split(".")

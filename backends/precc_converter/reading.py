@@ -22,7 +22,7 @@ from precc.formats import FORMATS, Quantization
 from precc.graph.model import Tensor
 from precc_converter.names import NUMBER, Box, Name, intersection, parse_name, tensor_name
 from precc_converter.plan import PLAN_PATH, PLAN_VERSION, PROFILE, SHARDS, metadata, totals
-from precc_converter.written import BYTES, Action, StoredTensor, Written
+from precc_converter.written import BYTES, Action, Stack, StoredTensor, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,7 @@ def _parse_line(shown: dict[str, Any]) -> PlanLine:
         group=None if group is None else str(group),
         sources=tuple(_parse_stored(item, name) for item in shown["sources"]),
         outputs=outputs,
+        stack=Stack.from_json(shown["stack"]) if "stack" in shown else None,
     )
     _known(written.weight.format, FORMATS, "format")
     if shown["count"] != name.count or shown["bytes"] != name.count * written.bytes:
@@ -137,7 +138,7 @@ def _parse_line(shown: dict[str, Any]) -> PlanLine:
 
 
 _LINE = {"tensor", "count", "action", "sources", "outputs", "bytes"}
-_COMPUTED = {False: _LINE | {"format"}, True: _LINE | {"quantizer", "outer_scale_of"}}
+_COMPUTED = {False: _LINE | {"format"}, True: _LINE | {"quantizer", "outer_scale_of", "stack"}}
 _NO_QUANTIZER = {"profile": PROFILE, "axis": None}
 _QUANTIZER = {"profile", "axis", "format", "block", "scale", "scope", "four_over_six", "static"}
 

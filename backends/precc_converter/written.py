@@ -7,13 +7,15 @@ The output names are those that SGLang's loader asks for in the method that serv
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from precc.contract import Entry
+from precc.contract.fold import braced
 from precc.formats import FORMATS, Decision, Quantization, StoredPart, stored_parts
 from precc.graph.model import ModelGraph, Tensor
+from precc.syntax.words import Role
 
 Action: TypeAlias = Literal["copy", "cast", "quantize", "dequantize", "requantize", "keep_fp8_as_mxfp8"]
 """`copy` keeps the bytes, `cast` changes between 16 and 32 bits, `requantize` goes over the exact dequantized
@@ -34,6 +36,14 @@ STORED_NAMES: dict[str, dict[str, str]] = {
 }
 """The last word of each stored tensor's name, by format and part; what is not here is not written."""
 
+STACKED_PARTS = {
+    "gate_up": ("gate_proj", "up_proj"),
+    "gate": ("gate_proj",),
+    "up": ("up_proj",),
+    "down": ("down_proj",),
+}
+"""What a stack of experts holds, by the part of the tensor: the names that servers ask each expert's weight with."""
+
 SOURCE_DTYPES = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "fp8": "F8_E4M3"}
 """What is read: the graph's word for a stored dtype → that of safetensors."""
 
@@ -49,7 +59,8 @@ CODES_A_WORD = 8
 class StoredTensor:
     """One tensor of a checkpoint, beside the weight it belongs to.
 
-    `beside` is empty for the weight's own name, else what its last word is replaced by (`weight_scale`).
+    `beside` is empty for the weight's own name, else what its last word is replaced by (`weight_scale`); with a
+    range in it (`{0..127}.up_proj.weight`) it stands for that many tensors, one an expert. `shape` is that of one.
     """
 
     beside: str
@@ -58,11 +69,35 @@ class StoredTensor:
 
     @property
     def bytes(self) -> int:
-        """Its size, headers left aside."""
+        """The size of one, headers left aside."""
         return prod(self.shape) * BYTES[self.dtype]
 
     def __str__(self) -> str:
         return f"{self.beside or 'itself'} {self.dtype} {list(self.shape)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """How a tensor that holds all experts of a layer is taken apart: `[experts, rows, columns]`.
+
+    `parts` name what each expert's matrix holds along its output axis: one weight, or gate and up; these stand one
+    after the other, or, `interleaved`, row by row in turn.
+    """
+
+    experts: int
+    parts: tuple[str, ...]
+    interleaved: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """This stack as the plan writes it."""
+        return {"experts": self.experts, "parts": list(self.parts), "interleaved": self.interleaved}
+
+    @classmethod
+    def from_json(cls, shown: dict[str, Any]) -> Stack:
+        return cls(shown["experts"], tuple(shown["parts"]), shown["interleaved"])
+
+    def __str__(self) -> str:
+        return f"{self.experts} × {'/'.join(self.parts)}{' interleaved' if self.interleaved else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +114,23 @@ class Written:
     group: str | None
     sources: tuple[StoredTensor, ...]
     outputs: tuple[StoredTensor, ...]
+    stack: Stack | None = None
+
+    @property
+    def experts(self) -> int:
+        """How many tensors each output stands for: all experts of a stack that is taken apart, else one."""
+        return self.stack.experts if self.stack else 1
 
     @property
     def bytes(self) -> int:
         """What one tensor's outputs occupy."""
-        return sum(output.bytes for output in self.outputs)
+        return self.experts * sum(output.bytes for output in self.outputs)
 
     def __str__(self) -> str:
         along = f" along axis {self.axis}" if self.axis is not None else ""
         shared = f", outer scale shared by {self.group}" if self.group else ""
         sources, outputs = ("; ".join(map(str, stored)) for stored in (self.sources, self.outputs))
+        shared += f", from {self.stack}" if self.stack else ""
         return f"{self.weight}{along}{shared} ({self.action} {sources} → {outputs})"
 
 
@@ -96,14 +138,24 @@ def written(entry: Entry, model: ModelGraph) -> Written:
     """This is what the converter does for one entry. Raises KeyError for a format or source that it lacks."""
     tensor, decision = entry.tensor, entry.decision
     weight = decision.weight
+    stack = stack_of(tensor) if weight.is_quantized else None
     return Written(
         action=_action(tensor, weight, has_power_of_two_scales(model)),
         weight=weight,
         axis=tensor.contraction if weight.is_quantized and tensor.is_gemm else None,
         group=tensor.scale_group if _shares_outer_scale(weight) else None,
         sources=tuple(_sources(tensor)),
-        outputs=tuple(_outputs(tensor, decision)),
+        outputs=tuple(_unstacked(tensor, decision, stack) if stack else _outputs(tensor, decision)),
+        stack=stack,
     )
+
+
+def stack_of(tensor: Tensor) -> Stack | None:
+    """How a tensor stacks a layer's experts; None for one that is no stack known here."""
+    if tensor.parameter or tensor.role is not Role.ROUTED_EXPERTS or len(tensor.shape) != 3:
+        return None
+    parts = STACKED_PARTS.get(tensor.part)
+    return Stack(tensor.shape[0], parts, tensor.interleaved) if parts else None
 
 
 def has_power_of_two_scales(model: ModelGraph) -> bool:
@@ -131,7 +183,8 @@ def _shares_outer_scale(weight: Quantization) -> bool:
 def _sources(tensor: Tensor) -> Iterator[StoredTensor]:
     yield StoredTensor("", SOURCE_DTYPES[tensor.dtype], tensor.shape)
     _, *scales = tensor.stored_shapes()
-    yield from (StoredTensor("weight_scale_inv", "F32", shape) for shape in scales)
+    scale = f"{tensor.parameter or tensor.path[-1]}_scale_inv"
+    yield from (StoredTensor(scale, "F32", shape) for shape in scales)
 
 
 def _outputs(tensor: Tensor, decision: Decision) -> Iterator[StoredTensor]:
@@ -145,6 +198,18 @@ def _outputs(tensor: Tensor, decision: Decision) -> Iterator[StoredTensor]:
         else:
             name = STORED_NAMES[form][part.part]
             yield StoredTensor("" if name == tensor.parameter else name, part.dtype, part.shape)
+
+
+def _unstacked(tensor: Tensor, decision: Decision, stack: Stack) -> Iterator[StoredTensor]:
+    """Each expert's weights under the names that they have where they are stored one by one."""
+    _, *matrix = tensor.shape
+    axis = tensor.contraction - 1
+    rows, columns = matrix[1 - axis] // len(stack.parts), matrix[axis]
+    single = replace(tensor, shape=(rows, columns), contracted=(1,), parameter="weight")
+    for part in stack.parts:
+        for stored in _outputs(single, decision):
+            word = f"{braced(range(stack.experts))}.{part}.{stored.beside or 'weight'}"
+            yield replace(stored, beside=word)
 
 
 def _packed(codes: StoredPart) -> StoredTensor:

@@ -50,6 +50,15 @@ class Stored(NamedTuple):
     shape: tuple[int, ...]
 
 
+class Located(NamedTuple):
+    """Where one tensor's bytes stand: from `start`, counted from the beginning of the file, to before `end`."""
+
+    file: Path
+    stored: Stored
+    start: int
+    end: int
+
+
 def read_headers(files: Iterable[Path]) -> dict[str, Stored]:
     """The tensors of all shards by name. Raises ModelError, also for a name that stands in two of them."""
     tensors: dict[str, Stored] = {}
@@ -66,14 +75,29 @@ def read_headers(files: Iterable[Path]) -> dict[str, Stored]:
     return tensors
 
 
+def locate_tensors(file: Path) -> dict[str, Located]:
+    """The tensors of one file by name, and where their bytes are. Raises ModelError."""
+    return open_header(file)[0]
+
+
+def open_header(file: Path) -> tuple[dict[str, Located], Mapping[str, object]]:
+    """The tensors of one file, and its metadata. Raises ModelError."""
+    header, first, size = _load(file)
+    metadata = header.pop("__metadata__", None)
+    layout = _Layout(file, size, {})
+    tensors = layout.check(header)
+    located = {name: Located(file, tensors[name], first + start, first + end) for start, end, name in layout.spans}
+    return located, metadata if isinstance(metadata, dict) else {}
+
+
 def _read_header(file: Path, lengths: dict[Stored, tuple[Stored, int]]) -> dict[str, Stored]:
-    header, size = _load(file)
+    header, _, size = _load(file)
     header.pop("__metadata__", None)
     return _Layout(file, size, lengths).check(header)
 
 
-def _load(file: Path) -> tuple[dict[str, object], int]:
-    """The JSON of a header, and how many bytes of weights follow it."""
+def _load(file: Path) -> tuple[dict[str, object], int, int]:
+    """The JSON of a header, where the weights begin after it, and how many bytes they are."""
     try:
         with file.open("rb") as stream:
             total = os.fstat(stream.fileno()).st_size
@@ -89,7 +113,7 @@ def _load(file: Path) -> tuple[dict[str, object], int]:
         raise ModelError(f"{file}: its header is not valid JSON: {shorten(str(error), 120)}", _HELP) from None
     if not isinstance(header, dict):
         raise ModelError(f"{file}: its header is no JSON object", _HELP)
-    return header, total - 8 - length
+    return header, 8 + length, total - 8 - length
 
 
 class _Layout:
@@ -102,16 +126,16 @@ class _Layout:
         self._file = file
         self._size = size
         self._lengths = lengths
+        self.spans: list[tuple[int, int, str]] = []
 
     def check(self, header: Mapping[str, object]) -> dict[str, Stored]:
         tensors: dict[str, Stored] = {}
-        spans: list[tuple[int, int, str]] = []
         for name, entry in header.items():
             tensor, start, end = self._entry(name, entry)
             tensors[name] = tensor
-            spans.append((start, end, name))
-        spans.sort()
-        for (_, end, first), (start, _, second) in pairwise(spans):
+            self.spans.append((start, end, name))
+        self.spans.sort()
+        for (_, end, first), (start, _, second) in pairwise(self.spans):
             if start < end:
                 raise self._error(second, f"overlaps `{shorten(first, 100)}`")
         return tensors

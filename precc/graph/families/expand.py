@@ -135,6 +135,7 @@ def _tensor(row: Row, place: Place, shape: Shape, experts: range, storage: Stora
         outer_depth=place.block.outer_depth,
         tied_to=row.tied_to if row.tied_to and facts.get("tie_word_embeddings") else None,
         stored_block=block,
+        interleaved=row.interleaved,
     )
 
 

@@ -41,6 +41,7 @@ class Row:
     layers: str = ""
     when: str = ""
     unless: str = ""
+    interleaved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,225 @@
+"""The folder that is written: claimed by one conversion at a time, unfinished until its last file is there.
+
+While a conversion lasts, and after one that was interrupted, the folder holds `.precc-conversion`, which says what is
+being made and is locked by the process that makes it. Shards are written under temporary names and renamed when they
+are whole; `config.json`, without which nothing takes the folder for a model, comes last.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from precc_converter.conversion.findings import DESTINATION, NO_ROOM, NotConverted, stop
+from precc_converter.conversion.layout import Shard
+from precc_converter.conversion.piece import sync_folder, unwritable
+
+STATE = ".precc-conversion"
+PARTIAL = ".partial"
+MARGIN = 1 << 20
+"""Bytes for what is small: configuration, index, the folder itself."""
+
+_TEMPORARY = "precc-"
+
+
+class Destination:
+    """A claimed folder. Every method raises NotConverted for what the disk refuses."""
+
+    def __init__(self, folder: Path, state: str, handle: int, shards: Sequence[Shard]) -> None:
+        self.folder = folder
+        self.unfinished = [shard for shard in shards if not self._has(shard)]
+        self._state = state
+        self._handle = handle
+
+    def check_room(self, others: int) -> None:
+        """This compares what is still to be written with what is free. `others` are bytes beside the shards."""
+        needed = sum(shard.size for shard in self.unfinished) + others + MARGIN
+        free = shutil.disk_usage(self.folder).free
+        if free < needed:
+            raise stop(
+                NO_ROOM,
+                f"{self.folder} needs {needed:,} more bytes, its disk has {free:,} free",
+                "make room, or name a folder on another disk",
+            )
+
+    def begin(self) -> None:
+        """This marks the folder as unfinished."""
+        try:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, self._state.encode(), 0)
+            os.fsync(self._handle)
+            sync_folder(str(self.folder))
+        except OSError as problem:
+            raise unwritable(str(self.folder / STATE), problem) from None
+
+    def partial(self, shard: Shard) -> str:
+        """A new file for a shard, under a name that only this run knows, in its full length."""
+        path = self.folder / f".{_TEMPORARY}{shard.file}.{secrets.token_hex(4)}{PARTIAL}"
+        try:
+            with path.open("xb") as file:
+                file.truncate(shard.size)
+        except OSError as problem:
+            raise unwritable(str(path), problem) from None
+        return str(path)
+
+    def final(self, shard: Shard) -> str:
+        """Where a shard stands when it is whole."""
+        return str(self.folder / shard.file)
+
+    def write(self, name: str, text: str) -> None:
+        """This puts one file in place whole."""
+        with self._placed(name) as partial, partial.open("xb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def copy(self, source: Path, name: str) -> None:
+        """This copies one file of the source, its permissions included."""
+        with self._placed(name) as partial:
+            shutil.copyfile(source, partial)
+            shutil.copymode(source, partial)
+            _sync_file(partial)
+
+    @contextmanager
+    def _placed(self, name: str) -> Iterator[Path]:
+        """A temporary file that becomes `name` if the body succeeds, and vanishes if it does not."""
+        final = self.folder / name
+        partial = final.with_name(f".{_TEMPORARY}{final.name}.{secrets.token_hex(4)}{PARTIAL}")
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            yield partial
+            partial.replace(final)
+            sync_folder(str(final.parent))
+        except OSError as problem:
+            with suppress(OSError):
+                partial.unlink()
+            raise unwritable(str(final), problem) from None
+
+    def finish(self) -> None:
+        """This takes the mark of the unfinished away."""
+        (self.folder / STATE).unlink()
+        sync_folder(str(self.folder))
+
+    def _has(self, shard: Shard) -> bool:
+        """Whether a shard was finished by an earlier run: it is renamed only when all of it is on the disk."""
+        try:
+            with (self.folder / shard.file).open("rb") as file:
+                return os.fstat(file.fileno()).st_size == shard.size and file.read(len(shard.header)) == shard.header
+        except OSError:
+            return False
+
+
+@contextmanager
+def claimed(folder: Path, facts: Mapping[str, object], shards: Sequence[Shard]) -> Iterator[Destination]:
+    """This claims a folder for one conversion, the first or one that goes on. Raises NotConverted.
+
+    `facts` are all that the bytes depend on. A folder that holds anything else than an unfinished conversion of the
+    same facts is refused. However the body ends, no temporary file stays; and if no shard is finished, nothing does.
+    """
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise unwritable(str(folder), problem) from None
+    handle = _lock(folder)
+    try:
+        _check_state(folder, handle, facts)
+        _sweep(folder)
+        yield Destination(folder, _state(facts), handle, shards)
+    finally:
+        _release(folder, handle, made)
+
+
+def _lock(folder: Path) -> int:
+    path = folder / STATE
+    if not path.exists():
+        inside = sorted(os.listdir(folder))
+        if inside:
+            raise _occupied(folder, inside[0])
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as problem:
+        raise unwritable(str(path), problem) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.exists(path) or not os.path.samestat(os.fstat(handle), os.stat(path)):
+            raise BlockingIOError
+    except BlockingIOError:
+        os.close(handle)
+        raise stop(
+            DESTINATION,
+            f"another conversion is writing into {folder}",
+            "wait for it, or name another folder",
+        ) from None
+    return handle
+
+
+def _occupied(folder: Path, name: str) -> NotConverted:
+    return stop(
+        DESTINATION,
+        f"{folder} is not empty: it holds `{name}`, and no unfinished conversion",
+        "name a new or an empty folder",
+    )
+
+
+def _check_state(folder: Path, handle: int, facts: Mapping[str, object]) -> None:
+    """An unfinished conversion goes on only if it would make the same bytes."""
+    text = os.pread(handle, os.fstat(handle).st_size, 0).decode(errors="replace")
+    if text != _state(facts) and _shards_in(folder):
+        raise stop(
+            DESTINATION,
+            f"{folder} holds an unfinished conversion of something else: {_first_difference(text, facts)}",
+            "run that one to its end, or remove the folder",
+        )
+
+
+def _state(facts: Mapping[str, object]) -> str:
+    return json.dumps({"note": _NOTE, **facts}, indent=1) + "\n"
+
+
+_NOTE = "This folder is unfinished: run the same conversion again to go on, or remove it."
+
+
+def _first_difference(text: str, facts: Mapping[str, object]) -> str:
+    try:
+        held = json.loads(text)
+        return next(f"its {key} is {held.get(key)}, not {fact}" for key, fact in facts.items() if held.get(key) != fact)
+    except (ValueError, AttributeError, StopIteration):
+        return f"{STATE} is not readable"
+
+
+def _shards_in(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors"))
+
+
+def _sweep(folder: Path) -> None:
+    """This removes what an interrupted run left half-written."""
+    for path in folder.rglob(f".{_TEMPORARY}*{PARTIAL}"):
+        path.unlink(missing_ok=True)
+
+
+def _release(folder: Path, handle: int, made: bool) -> None:
+    """This gives the folder free; one in which no shard is finished is left as it was found."""
+    try:
+        with suppress(OSError):
+            _sweep(folder)
+            if not _shards_in(folder):
+                (folder / STATE).unlink(missing_ok=True)
+            if made:
+                folder.rmdir()
+    finally:
+        os.close(handle)
+
+
+def _sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

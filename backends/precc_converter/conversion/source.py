@@ -1,0 +1,142 @@
+"""The checkpoint that is converted: where each of its tensors stands, and whether it is what the contract says."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from precc.graph.errors import ModelError, nearest, or_list, shorten
+from precc.graph.headers import Located, locate_tensors
+from precc_converter.conversion.findings import MISSING_OR_EXTRA, UNLIKE, UNREADABLE, NotConverted, counted, stop
+from precc_converter.conversion.units import Unit
+from precc_converter.written import StoredTensor
+
+INDEX = "model.safetensors.index.json"
+SCALE_DTYPES = ("F32", "BF16", "F8_E8M0")
+"""What block scales are stored in; each is exact in the FP32 that is written."""
+
+_UNUSED = "rotary_emb.inv_freq"
+"""A buffer that old checkpoints hold and nothing reads."""
+
+_READABLE = "see to the file, and whether this user may read it"
+_ONE = "a folder holds the shards of one checkpoint: move the others out"
+_COMPILE = "compile the policy for this checkpoint: give it as --model"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A checkpoint folder: its tensors by name, and each of its shards with its size and time of change."""
+
+    folder: Path
+    tensors: Mapping[str, Located]
+    shards: tuple[tuple[str, int, int], ...]
+
+    def check(self, units: Iterable[Unit]) -> None:
+        """This compares what is stored with what the units read. Raises NotConverted for the first kind of fault."""
+        wanted = {name: stored for unit in units for member in unit.members for name, stored in member.sources}
+        self._check_names(wanted)
+        faults = [name for name, stored in wanted.items() if not _same(self.tensors[name], stored)]
+        if faults:
+            raise self._unlike(faults, wanted)
+
+    def check_unchanged(self) -> None:
+        """This says whether the shards are still those whose headers were read. Raises NotConverted."""
+        changed = [name for name, *facts in self.shards if [*_facts(self.folder / name)] != facts]
+        if changed:
+            raise stop(
+                UNREADABLE,
+                f"{self.folder}: {counted(changed)} changed while it was converted",
+                "convert again into a new folder when nothing writes to the source",
+            )
+
+    def _check_names(self, wanted: Mapping[str, StoredTensor]) -> None:
+        missing = [name for name in wanted if name not in self.tensors]
+        extra = [name for name in self.tensors if name not in wanted and not name.endswith(_UNUSED)]
+        if missing:
+            near = nearest(missing[0], _alike(missing[0], extra), 1)
+            help = f"the nearest name in it is {or_list(near)}; " if near else ""
+            raise self._names(f"lacks {len(missing):,} tensors of the contract: {counted(missing)}", help)
+        if extra:
+            near = nearest(extra[0], _alike(extra[0], wanted), 1)
+            help = f"the nearest name in the contract is {or_list(near)}; " if near else ""
+            raise self._names(f"has {len(extra):,} tensors that the contract lacks: {counted(extra)}", help)
+
+    def _names(self, problem: str, help: str) -> NotConverted:
+        return stop(MISSING_OR_EXTRA, f"{self.folder} {problem}", help + _COMPILE)
+
+    def _unlike(self, faults: Sequence[str], wanted: Mapping[str, StoredTensor]) -> NotConverted:
+        name = faults[0]
+        found, asked = self.tensors[name].stored, wanted[name]
+        more = f" (and {len(faults) - 1:,} more tensors differ)" if len(faults) > 1 else ""
+        what = f"is {found.dtype} {list(found.shape)}, the contract was compiled for {asked.dtype} {list(asked.shape)}"
+        return stop(UNLIKE, f"{self.tensors[name].file}: `{name}` {what}{more}", _COMPILE)
+
+
+def open_source(folder: Path) -> Source:
+    """This reads the headers of a checkpoint folder, or of one safetensors file. Raises NotConverted."""
+    where, files = _files(folder)
+    tensors: dict[str, Located] = {}
+    try:
+        for file in files:
+            found = locate_tensors(file)
+            twice = next((name for name in found if name in tensors), None)
+            if twice is not None:
+                raise ModelError(f"{file}: `{shorten(twice, 100)}` also stands in {tensors[twice].file.name}", _ONE)
+            tensors.update(found)
+        shards = tuple((file.name, *_facts(file)) for file in files)
+    except ModelError as problem:
+        raise stop(UNREADABLE, problem.message, problem.help or _READABLE) from None
+    return Source(where, tensors, shards)
+
+
+def _files(folder: Path) -> tuple[Path, list[Path]]:
+    """The folder, and its shards; those that some releases ship a second time for their own framework left aside."""
+    if folder.is_file():
+        return folder.parent, [folder]
+    files = sorted(folder.glob("*.safetensors"))
+    files = [file for file in files if not file.name.startswith("consolidated")] or files
+    if not files:
+        raise stop(UNREADABLE, f"{folder} has no safetensors files", "give the folder of a checkpoint")
+    names = {file.name for file in files}
+    absent = sorted(name for name in _indexed(folder) if name not in names)
+    if absent:
+        raise stop(UNREADABLE, f"{folder}: its index lists {counted(absent)}, which is not there", "fetch it again")
+    return folder, files
+
+
+def _indexed(folder: Path) -> Iterator[str]:
+    """The shards that the index of a folder lists; none where there is no index."""
+    try:
+        shown = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        yield from {str(file): None for file in shown["weight_map"].values()}
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
+        raise stop(UNREADABLE, f"{folder / INDEX} is no index: {problem}", "fetch it again") from None
+
+
+def _facts(file: Path) -> tuple[int, int]:
+    try:
+        status = os.stat(file)
+    except OSError as problem:
+        raise stop(UNREADABLE, f"{file} cannot be read: {problem.strerror}", _READABLE) from None
+    return status.st_size, status.st_mtime_ns
+
+
+def _same(found: Located, wanted: StoredTensor) -> bool:
+    dtypes = SCALE_DTYPES if wanted.beside.endswith("_scale_inv") else (wanted.dtype,)
+    return found.stored.shape == wanted.shape and found.stored.dtype in dtypes
+
+
+def _alike(name: str, others: Iterable[str]) -> list[str]:
+    """The names of the same layer, or outside all layers: comparing with all 92,000 would take seconds."""
+    layer = _layer(name)
+    return [other for other in others if _layer(other) == layer]
+
+
+def _layer(name: str) -> list[str]:
+    *layer, rest = name.split(".", 3)
+    return layer if len(layer) == 3 and rest else []

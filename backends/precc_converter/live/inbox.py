@@ -1,0 +1,89 @@
+"""The tensors that have come and wait for others of their group."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from precc_converter.conversion.group import DTYPES
+from precc_converter.live.arrivals import Arrivals, Group
+from precc_converter.live.refusals import CameTwice, NotFiniteTensor, WrongTensor
+from precc_converter.written import StoredTensor
+
+_WIDENED = {torch.float32: (torch.bfloat16, torch.float16)}
+"""What is exact in a wider dtype is taken for it: norms that a checkpoint stores in FP32 and a trainer in BF16."""
+
+
+class Inbox:
+    """The open groups of one session, and the names that have arrived in it.
+
+    Tensors are held as they came until `keep` copies them; a group leaves as soon as it is complete.
+    """
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self._sources = arrivals.sources
+        self._open: dict[str, dict[str, Tensor]] = {}
+        self._borrowed: set[str] = set()
+        self.arrived: set[str] = set()
+
+    @property
+    def groups(self) -> int:
+        """How many groups wait for tensors."""
+        return len(self._open)
+
+    @property
+    def bytes(self) -> int:
+        """What they hold."""
+        return sum(tensor.nbytes for held in self._open.values() for tensor in held.values())
+
+    def put(self, name: str, tensor: Tensor) -> tuple[Group, dict[str, Tensor]] | None:
+        """This takes one tensor of the checkpoint, and answers with the group that it completes.
+
+        Raises CameTwice, WrongTensor, NotFiniteTensor; KeyError for a name that no source has.
+        """
+        group, wanted = self._sources[name]
+        if name in self.arrived:
+            raise CameTwice(f"`{name}` came a second time in this session; each tensor comes once a step")
+        tensor = checked(name, tensor, wanted)
+        key = group.source_names[0]
+        held = self._open.setdefault(key, {})
+        held[name] = tensor
+        self.arrived.add(name)
+        self._borrowed.add(key)
+        return (group, self._open.pop(key)) if len(held) == len(group.source_names) else None
+
+    def keep(self) -> None:
+        """This makes what waits independent of the memory that it came in."""
+        for key in self._borrowed & self._open.keys():
+            self._open[key] = {name: tensor.clone() for name, tensor in self._open[key].items()}
+        self._borrowed.clear()
+
+
+def checked(name: str, tensor: Tensor, wanted: StoredTensor) -> Tensor:
+    """This is the tensor, detached, in the dtype that the contract was compiled for.
+
+    Raises WrongTensor, NotFiniteTensor.
+    """
+    dtype = DTYPES[wanted.dtype]
+    if tensor.dtype != dtype and tensor.dtype not in _WIDENED.get(dtype, ()):
+        raise WrongTensor(
+            f"`{name}` is {_word(tensor.dtype)}, the contract was compiled for {_word(dtype)}; "
+            "hand over what the trainer computes with, unrounded"
+        )
+    if tuple(tensor.shape) != wanted.shape:
+        raise WrongTensor(f"`{name}` has shape {list(tensor.shape)}, in this model {list(wanted.shape)}")
+    if not is_finite(tensor):
+        raise NotFiniteTensor(f"`{name}` holds NaN or Inf; nothing that was exported in this session is to be served")
+    return tensor.detach().to(dtype)
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all values are numbers; without a mask as large as the tensor."""
+    if tensor.numel() == 0 or not tensor.is_floating_point():
+        return True
+    least, most = torch.aminmax(tensor.detach())
+    return bool(least.isfinite() & most.isfinite())
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,157 @@
+"""Where a tensor stands in the trainer: the Megatron-Core parameter that holds it, a function of role and part.
+
+The names are those of `GPTModel.named_parameters()` (and of the router's `expert_bias`, a buffer) with
+TransformerEngine layer specs, grouped experts and the MTP block of Megatron-Core 0.16; `spelling` has the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from precc.graph.model import EXPERT, ModelGraph, Tensor
+from precc.syntax.words import Role
+
+INNER = "transformer_layer"
+"""The decoder layer within an MTP layer."""
+
+_EMBEDDING = "embedding.word_embeddings.weight"
+_HEAD = "output_layer.weight"
+_FINAL_NORM = "decoder.final_layernorm.weight"
+
+_Module = tuple[str, int]
+"""A module below the layer, and the place of the tensor's rows among those that share its weight."""
+
+
+def _gated(prefix: str) -> dict[str, _Module]:
+    return {
+        "gate": (f"{prefix}.linear_fc1", 0),
+        "up": (f"{prefix}.linear_fc1", 1),
+        "down": (f"{prefix}.linear_fc2", 0),
+    }
+
+
+_QUERY_KEY_VALUE = {part: ("self_attention.linear_qkv", order) for order, part in enumerate("qkv")}
+_LATENT = {
+    "q": ("self_attention.linear_q_proj", 0),
+    "q_a": ("self_attention.linear_q_down_proj", 0),
+    "q_b": ("self_attention.linear_q_up_proj", 0),
+    "kv_a": ("self_attention.linear_kv_down_proj", 0),
+}
+_INDEXER = "self_attention.core_attention.indexer"
+
+_MODULES: dict[Role | None, dict[str, _Module]] = {
+    Role.ROUTED_EXPERTS: _gated("mlp.experts"),
+    Role.SHARED_EXPERTS: _gated("mlp.shared_experts"),
+    Role.DENSE_MLP: _gated("mlp"),
+    Role.ATTENTION: {**_QUERY_KEY_VALUE, "o": ("self_attention.linear_proj", 0)},
+    Role.MLA: {"kv_b": ("self_attention.linear_kv_up_proj", 0)},
+    Role.INDEXER: {part: (f"{_INDEXER}.linear_{part}", 0) for part in ("wq_b", "wk", "weights_proj")},
+    Role.ROUTER: {"router": ("mlp.router", 0)},
+    None: {"fc": ("eh_proj", 0)},
+}
+
+_FUSED_NORMS = {
+    "input_layernorm": ("self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight"),
+    "post_attention_layernorm": ("mlp.linear_fc1.layer_norm_weight", "pre_mlp_layernorm.weight"),
+    "q_a_layernorm": ("self_attention.linear_q_up_proj.layer_norm_weight", "self_attention.q_layernorm.weight"),
+    "kv_a_layernorm": ("self_attention.linear_kv_up_proj.layer_norm_weight", "self_attention.kv_layernorm.weight"),
+}
+"""Norms that TransformerEngine's layers fuse into the linear layer that follows, and their names where they stand
+alone: always before a latent attention and before routed experts."""
+
+_NORMS = {
+    "q_norm": "self_attention.q_layernorm",
+    "k_norm": "self_attention.k_layernorm",
+    "enorm": "enorm",
+    "hnorm": "hnorm",
+}
+_MTP_OWN = ("enorm", "hnorm", "eh_proj", "final_layernorm")
+"""What stands in the MTP layer itself, not in its inner layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The trainer's parameter that holds a tensor, and the place of its rows there.
+
+    `alone` is the same parameter's name where a norm is not fused into the linear layer that follows it. Tensors
+    of equal slots are copies of each other: tied ones, and what an MTP layer stores anew.
+    """
+
+    name: str
+    order: int = 0
+    alone: str = ""
+
+
+class UnmappedTensor(Exception):
+    """A tensor that the trainer has no known name for."""
+
+
+class Slots:
+    """The slots of one model's tensors."""
+
+    def __init__(self, model: ModelGraph) -> None:
+        self._latent = any(tensor.part == "kv_b" for tensor in model.tensors)
+        self._routed = {_block(tensor) for tensor in model.tensors if tensor.part == "router"}
+        self._weights = {tensor.path: tensor for tensor in model.tensors if tensor.is_gemm}
+        self._has_head = any(tensor.path == ("lm_head",) and not tensor.tied_to for tensor in model.tensors)
+
+    def of(self, tensor: Tensor) -> Slot:
+        """This is the slot of one tensor. Raises UnmappedTensor."""
+        if tensor.part == "embed" or tensor.part == "head":
+            return Slot(_HEAD if tensor.part == "head" and self._has_head else _EMBEDDING)
+        if tensor.path == ("model", "norm"):
+            return Slot(_FINAL_NORM)
+        if tensor.layer is None and tensor.mtp is None:
+            raise _unmapped(tensor)
+        below = self._norm(tensor) if tensor.role is Role.NORM else self._parameter(tensor)
+        root = _root(tensor, below.name)
+        return Slot(root + below.name, below.order, root + below.alone if below.alone else "")
+
+    def _norm(self, tensor: Tensor) -> Slot:
+        word = tensor.path[-1]
+        if Role.INDEXER in tensor.within:
+            return Slot(f"{_INDEXER}.{word}.{tensor.parameter}")
+        if tensor.path[-2:] == ("shared_head", "norm"):
+            return Slot("final_layernorm.weight")
+        if word in _NORMS:
+            return Slot(f"{_NORMS[word]}.weight")
+        if word not in _FUSED_NORMS:
+            raise _unmapped(tensor)
+        fused, alone = _FUSED_NORMS[word]
+        return Slot(alone) if self._stands_alone(word, tensor) else Slot(fused, alone=alone)
+
+    def _stands_alone(self, word: str, tensor: Tensor) -> bool:
+        if word == "post_attention_layernorm":
+            return _block(tensor) in self._routed
+        return word == "input_layernorm" and self._latent
+
+    def _parameter(self, tensor: Tensor) -> Slot:
+        if tensor.role is Role.ROUTER and tensor.part == "bias":
+            return Slot("mlp.router.expert_bias")
+        multiplied = self._weights.get(tensor.path, tensor)
+        module, order = self._module(multiplied)
+        number = EXPERT if tensor.experts is not None else ""
+        return Slot(f"{module}.{tensor.parameter}{number}", order)
+
+    def _module(self, tensor: Tensor) -> _Module:
+        modules = _MODULES.get(tensor.role, {})
+        if self._latent and tensor.role is Role.ATTENTION:
+            modules = {**modules, **_LATENT}
+        if tensor.part not in modules:
+            raise _unmapped(tensor)
+        return modules[tensor.part]
+
+
+def _root(tensor: Tensor, below: str) -> str:
+    if tensor.mtp is None:
+        return f"decoder.layers.{tensor.layer}."
+    own = below.split(".")[0] in _MTP_OWN
+    return f"mtp.layers.{tensor.mtp}." if own else f"mtp.layers.{tensor.mtp}.{INNER}."
+
+
+def _block(tensor: Tensor) -> tuple[int | None, int | None]:
+    return tensor.layer, tensor.mtp
+
+
+def _unmapped(tensor: Tensor) -> UnmappedTensor:
+    return UnmappedTensor(f"no Megatron-Core name is known for {tensor.name} ({tensor.role}, {tensor.part})")

@@ -1,0 +1,108 @@
+"""The values behind the names: a parameter's rows to the checkpoint's tensors and back, and shards to a parameter.
+
+Nothing is computed: every element is moved, none is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from precc_converter.trainer.names import Place
+from precc_converter.trainer.parameters import Parameter, numbered
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class WrongShape(ValueError):
+    """A tensor that has not the shape that its name has in this model."""
+
+    def __init__(self, name: str, found: Sequence[int], wanted: Sequence[int], help: str = "") -> None:
+        super().__init__(f"`{name}` has shape {list(found)}, in this model {list(wanted)}{help}")
+
+
+class CopiesDiffer(ValueError):
+    """Tensors of a checkpoint that are one parameter in the trainer, and differ."""
+
+
+def to_huggingface(place: Place, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """This takes a gathered parameter apart into the checkpoint's tensors, contiguous, copies each for itself.
+
+    Views where the rows lie together. Raises WrongShape.
+    """
+    import torch
+
+    parameter = place.parameter
+    if tuple(tensor.shape) != parameter.shape:
+        raise WrongShape(numbered(parameter.name, place.expert), tensor.shape, parameter.shape, _help(parameter))
+    used = tensor[: tensor.shape[0] - parameter.padding] if parameter.padding else tensor
+    sizes = [member.rows // parameter.groups for member in parameter.members]
+    stretches = used.reshape(parameter.groups, sum(sizes), *parameter.rest)
+    pieces = torch.split(stretches, sizes, dim=1)
+    for member, piece in zip(parameter.members, pieces, strict=True):
+        whole = piece.reshape(member.rows, *parameter.rest).contiguous()
+        yield from ((numbered(name, place.expert), whole) for name in member.names)
+
+
+def to_megatron(place: Place, tensors: Mapping[str, Tensor]) -> Tensor:
+    """This puts the checkpoint's tensors of one place together; padding rows are zero.
+
+    Raises KeyError for one that is missing, WrongShape, CopiesDiffer.
+    """
+    import torch
+
+    parameter = place.parameter
+    pieces = []
+    for member in parameter.members:
+        own = _agreeing([numbered(name, place.expert) for name in member.names], tensors)
+        wanted = (member.rows, *parameter.rest)
+        if tuple(own.shape) != wanted:
+            raise WrongShape(numbered(member.names[0], place.expert), own.shape, wanted)
+        pieces.append(own.reshape(parameter.groups, member.rows // parameter.groups, *parameter.rest))
+    joined = torch.cat(pieces, dim=1).reshape(-1, *parameter.rest)
+    if not parameter.padding:
+        return joined
+    return torch.cat([joined, joined.new_zeros(parameter.padding, *parameter.rest)])
+
+
+def gather(place: Place, shards: Sequence[Tensor]) -> Tensor:
+    """This puts a parameter's tensor-parallel shards together, in the order of their ranks.
+
+    Each rank's `linear_fc1` is its share of gate over its share of up, so the shards are not simply concatenated. A
+    parameter that is not split comes from any rank alone. Raises CopiesDiffer where shards differ that should not,
+    ValueError where query groups do not divide into the ranks.
+    """
+    import torch
+
+    parameter = place.parameter
+    if parameter.parallel is None:
+        if any(not torch.equal(shards[0], shard) for shard in shards[1:]):
+            raise CopiesDiffer(f"`{numbered(parameter.name, place.expert)}` is not split, and differs between ranks")
+        return shards[0]
+    if parameter.parallel == "row":
+        return torch.cat(list(shards), dim=1) if parameter.rest else shards[0]
+    if parameter.groups % len(shards) and parameter.has_query_groups:
+        raise ValueError(
+            f"{parameter.groups} query groups do not divide into {len(shards)} shards; gather them yourself"
+        )
+    if parameter.has_query_groups or len(parameter.members) == 1:
+        return torch.cat(list(shards))
+    split = [shard.chunk(len(parameter.members)) for shard in shards]
+    return torch.cat([piece for member in zip(*split, strict=True) for piece in member])
+
+
+def _agreeing(names: Sequence[str], tensors: Mapping[str, Tensor]) -> Tensor:
+    import torch
+
+    first, *copies = names
+    for name in copies:
+        if not torch.equal(tensors[first], tensors[name]):
+            raise CopiesDiffer(f"`{name}` and `{first}` are one parameter in the trainer, and differ")
+    return tensors[first]
+
+
+def _help(parameter: Parameter) -> str:
+    if parameter.name.endswith(("word_embeddings.weight", "output_layer.weight")):
+        return "; if the trainer pads its vocabulary, say so with `vocabulary_rows`"
+    return "; gather its shards first"

@@ -1,0 +1,1 @@
+"""The verbs that the converter adds to `precc`, one a module."""

@@ -1,0 +1,16 @@
+"""The destination of a conversion is not free.
+
+`precc convert` writes into a new or an empty folder, or goes on in one that an interrupted conversion left. It refuses
+any other: the folder of the source or one that lies in it or around it, a folder with files in it, one in which
+another conversion is writing at this moment, and one whose unfinished conversion has another source, contract, shard
+size or version of precc, so that its shards would not belong together. Nothing in a refused folder is touched.
+
+An unfinished folder has a file `.precc-conversion`, which says what was being made. Give the same command again, or
+remove the folder.
+"""
+
+from precc.diagnostics import Severity
+
+CODE = "P605"
+NAME = "destination"
+SEVERITY = Severity.ERROR

@@ -1,0 +1,17 @@
+"""The configuration of a checkpoint is not that of the contract.
+
+A server believes `config.json`, and for some methods `hf_quant_config.json`, not the weights: BF16 bytes are taken for
+FP8 codes and the other way round, without an error. `precc audit` compares both files with what was compiled, with the
+contract, and so with each other: the format that each module is declared in, the KV cache, and whatever else decides
+numbers. Where the files name this contract they are compared word by word; where another tool wrote them, by what they
+mean under the grammar of their method. It also finds the digest of another contract, in them or in the shards: a file
+that stayed behind when the weights were converted again.
+
+Take the files that `precc compile` wrote, or convert again; or audit against the contract that is named.
+"""
+
+from precc.diagnostics import Severity
+
+CODE = "P610"
+NAME = "configuration"
+SEVERITY = Severity.ERROR

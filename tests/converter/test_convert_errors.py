@@ -1,0 +1,260 @@
+"""What a conversion refuses: one finding that says what, where and what to do, and nothing left behind."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from converter.checkpoints import Weights, content, load_checkpoint, write_shards
+from converter.conversions import Case, case
+from rollout.support import SMALL
+
+from precc.diagnostics import Diagnostic
+from precc_converter import NotConverted
+from precc_converter.conversion import destination
+
+GATE = "model.layers.1.mlp.experts.2.gate_proj.weight"
+KEYS = "model.layers.0.self_attn.k_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """A small mixture of experts, its routed experts in NVFP4."""
+    return case(tmp_path_factory.mktemp("original"), SMALL["qwen3_moe"], "nvfp4_rl")
+
+
+@pytest.fixture
+def copied(original: Case, tmp_path: Path) -> Case:
+    """A copy of it, to be damaged."""
+    return Case(
+        shutil.copytree(original.source, tmp_path / "source"), shutil.copytree(original.compiled, tmp_path / "compiled")
+    )
+
+
+def refused(made: Case, out: Path) -> Diagnostic:
+    """The one finding of a conversion that is refused and leaves no folder."""
+    with pytest.raises(NotConverted) as refusal:
+        made.convert(out)
+    (finding,) = refusal.value.findings
+    assert finding.help
+    assert not out.exists()
+    return finding
+
+
+def changed(made: Case, change: Callable[[Weights], object]) -> Case:
+    """The case with other weights in its source."""
+    weights = load_checkpoint(made.source)
+    change(weights)
+    write_shards(made.source, weights, 2)
+    return made
+
+
+Weight = Callable[[Weights], object]
+WEIGHTS: dict[str, tuple[Weight, str, tuple[str, ...]]] = {
+    "missing": (lambda w: w.pop(GATE), "P603", ("lacks 1 tensors", GATE)),
+    "extra": (lambda w: w.update(stray=torch.ones(2)), "P603", ("has 1 tensors", "stray")),
+    "renamed": (
+        lambda w: w.update({GATE.replace("gate_proj", "gate_prj"): w.pop(GATE)}),
+        "P603",
+        (GATE, "nearest", "gate_prj"),
+    ),
+    "of another shape": (lambda w: w.update({KEYS: w[KEYS][:-1].clone()}), "P601", (KEYS, "[127, 256]", "[128, 256]")),
+    "of another dtype": (lambda w: w.update({KEYS: w[KEYS].half()}), "P601", (KEYS, "F16", "BF16")),
+    "not a number": (lambda w: w[GATE].view(-1)[1000].fill_(torch.nan), "P602", (GATE, "[3, 232]")),
+    "infinite": (lambda w: w[GATE].view(-1)[1000].fill_(-torch.inf), "P602", (GATE, "1 values")),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_wrong_tensor_is_named(copied: Case, tmp_path: Path, name: str) -> None:
+    """By its own name, with what it is and what it should be."""
+    change, code, said = WEIGHTS[name]
+    finding = refused(changed(copied, change), tmp_path / "out")
+    assert finding.code == code
+    for words in said:
+        assert words in f"{finding.message} {finding.help}"
+
+
+def test_a_scale_that_is_no_power_of_two_is_named_where_the_source_declares_such(tmp_path: Path) -> None:
+    """Its codes are kept under a power of two, so any other value would be lost."""
+    policy = "targets: sglang, converter\ndefault: mxfp8\nq_a_proj?, kv_a_proj_with_mqa?, kv_b_proj?: bf16\n"
+    made = case(tmp_path, SMALL["deepseek_v3"], policy, fp8=True, power_of_two=True)
+    name = "model.layers.0.mlp.down_proj.weight_scale_inv"
+    changed(made, lambda weights: weights[name].mul_(1.5))
+    finding = refused(made, tmp_path / "out")
+    assert finding.code == "P601"
+    assert name in finding.message
+
+
+def test_a_weight_that_is_not_quantized_may_hold_anything(copied: Case, tmp_path: Path) -> None:
+    """Bytes that are copied are nobody's business here."""
+    changed(copied, lambda weights: weights["lm_head.weight"].view(-1)[0].fill_(torch.nan))
+    written = load_checkpoint(copied.convert(tmp_path / "out"))
+    assert written["lm_head.weight"].view(-1)[0].isnan()
+
+
+def _shard(made: Case) -> Path:
+    return made.source / "model-00001-of-00002.safetensors"
+
+
+def _cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1000)
+
+
+def _flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+def _longer_shape(path: Path) -> None:
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header["lm_head.weight"]["shape"][0] += 1
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+
+
+FILES: dict[str, tuple[Callable[[Case], object], str]] = {
+    "a truncated shard": (lambda made: _cut(_shard(made)), "ends beyond the end of the file"),
+    "an empty shard": (lambda made: os.truncate(_shard(made), 0), "longer than the file"),
+    "a flipped bit in a header's length": (lambda made: _flip(_shard(made), 7), "longer than the file"),
+    "a flipped bit in a header": (lambda made: _flip(_shard(made), 8), "not valid JSON"),
+    "a header that lies": (lambda made: _longer_shape(_shard(made)), "another length than its shape"),
+    "a missing shard": (lambda made: _shard(made).unlink(), "model-00001-of-00002.safetensors`, which is not there"),
+    "the same tensor twice": (
+        lambda made: shutil.copy(_shard(made), made.source / "model-00003-of-00003.safetensors"),
+        "also stands in model-00001-of-00002.safetensors",
+    ),
+    "no weights": (lambda made: [path.unlink() for path in made.source.glob("*.safetensors")], "no safetensors files"),
+    "no configuration": (lambda made: (made.source / "config.json").unlink(), "config.json is missing"),
+    "a broken configuration": (lambda made: (made.source / "config.json").write_text("{"), "not valid JSON"),
+    "a broken index": (lambda made: (made.source / "model.safetensors.index.json").write_text("[]"), "is no index"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_source_is_one_finding(copied: Case, tmp_path: Path, name: str) -> None:
+    """Which file, and what is wrong with it."""
+    change, said = FILES[name]
+    change(copied)
+    finding = refused(copied, tmp_path / "out")
+    assert finding.code == "P604"
+    assert said in finding.message
+    assert str(copied.source) in finding.message
+
+
+COMPILED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no contract": (lambda out: (out / "contract.json").unlink(), "contract.json"),
+    "an edited contract": (
+        lambda out: (out / "contract.json").write_text((out / "contract.json").read_text().replace("nvfp4", "mxfp8")),
+        "contract.json",
+    ),
+    "no server's artifacts": (lambda out: shutil.rmtree(out / "sglang"), "has no sglang/quantization_config.json"),
+    "another contract's artifacts": (
+        lambda out: (out / "sglang/quantization_config.json").write_text('{"precc_contract": "0"}'),
+        "is of the contract 0",
+    ),
+    "another plan": (
+        lambda out: (out / "converter/plan.json").write_text("{}"),
+        "is not the plan of the contract beside it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_folder_that_is_not_whole_is_refused(copied: Case, tmp_path: Path, name: str) -> None:
+    """What the server would read has to be of the same contract."""
+    change, said = COMPILED[name]
+    change(copied.compiled)
+    finding = refused(copied, tmp_path / "out")
+    assert finding.code == "P608"
+    assert said in finding.message
+
+
+@pytest.mark.parametrize("place", ["source", "source/inside", "."])
+def test_source_and_destination_may_not_lie_in_one_another(copied: Case, tmp_path: Path, place: str) -> None:
+    """The source is never written to."""
+    before = content(copied.source)
+    with pytest.raises(NotConverted, match=r"P605.*lie in one another"):
+        copied.convert(tmp_path / place)
+    assert content(copied.source) == before
+
+
+def test_a_folder_with_files_in_it_is_refused_and_kept(original: Case, tmp_path: Path) -> None:
+    """Nothing of somebody else's is overwritten, a finished conversion included."""
+    out = original.convert(tmp_path / "out")
+    before = content(out)
+    with pytest.raises(NotConverted, match=r"P605.*not empty: it holds `config.json`"):
+        original.convert(out)
+    assert content(out) == before
+
+
+def test_a_file_is_no_destination(original: Case, tmp_path: Path) -> None:
+    """Said before anything is read into memory."""
+    (tmp_path / "out").write_text("")
+    with pytest.raises(NotConverted, match=r"P606.*File exists"):
+        original.convert(tmp_path / "out")
+
+
+def test_two_conversions_do_not_write_into_one_folder(original: Case, tmp_path: Path) -> None:
+    """The second is refused while the first holds the folder."""
+    out = tmp_path / "out"
+    out.mkdir()
+    with (out / destination.STATE).open("w") as state:
+        fcntl.flock(state, fcntl.LOCK_EX)
+        with pytest.raises(NotConverted, match=r"P605.*another conversion is writing"):
+            original.convert(out)
+        (out / destination.STATE).unlink()
+    original.convert(out)
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_written(
+    original: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both figures are said."""
+    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
+    monkeypatch.setattr(destination.shutil, "disk_usage", lambda _: usage)
+    finding = refused(original, tmp_path / "out")
+    assert finding.code == "P606"
+    assert "1,000,000 free" in finding.message
+
+
+@pytest.fixture
+def unfinished(copied: Case, tmp_path: Path) -> Path:
+    """A folder in which a conversion stopped after its first shards."""
+    out = tmp_path / "out"
+    changed(copied, lambda weights: weights["model.layers.2.mlp.experts.0.up_proj.weight"].fill_(torch.inf))
+    with pytest.raises(NotConverted, match=r"P602"):
+        copied.convert(out, max_shard_size=300_000)
+    return out
+
+
+def test_an_unfinished_folder_looks_unfinished(unfinished: Path) -> None:
+    """Whole shards and the mark; no configuration, no index, nothing half-written."""
+    found = {path.name for path in unfinished.iterdir()}
+    assert destination.STATE in found
+    assert found - {destination.STATE} == {path.name for path in unfinished.glob("*.safetensors")}
+    assert len(found) > 2
+
+
+def test_an_unfinished_folder_is_not_gone_on_with_in_another_way(copied: Case, unfinished: Path) -> None:
+    """Other shard size, other source: the files would not belong together."""
+    with pytest.raises(NotConverted, match=r"P605.*max_shard_size is 300000, not 5000000000"):
+        copied.convert(unfinished)
+    changed(copied, lambda weights: weights["model.layers.2.mlp.experts.0.up_proj.weight"].fill_(1))
+    with pytest.raises(NotConverted, match=r"P605.*its source is"):
+        copied.convert(unfinished, max_shard_size=300_000)
+
+
+def test_an_unfinished_folder_is_no_source(copied: Case, unfinished: Path, tmp_path: Path) -> None:
+    """It is refused by its mark, not by what is missing."""
+    with pytest.raises(NotConverted, match=r"P605.*itself an unfinished conversion"):
+        Case(unfinished, copied.compiled).convert(tmp_path / "other")

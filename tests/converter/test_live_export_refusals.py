@@ -1,0 +1,128 @@
+"""What a live export refuses, each with one sentence that says which tensor and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from converter.live import contract, in_megatron, weights
+from torch import Tensor
+
+from precc_converter import LiveExporter
+from precc_converter.live import (
+    CameTwice,
+    MissingTensors,
+    NotFiniteTensor,
+    SessionFailed,
+    UnknownName,
+    WrongShape,
+    WrongTensor,
+)
+
+GATE = "model.layers.1.mlp.experts.2.gate_proj.weight"
+FC1 = "decoder.layers.1.mlp.experts.linear_fc1.weight2"
+
+
+def refused(bucket: Mapping[str, Tensor]) -> str:
+    """What a session says of a bucket, and that it is over then."""
+    session = LiveExporter(contract("mixed", "qwen3_moe")).session(step=0)
+    with pytest.raises((UnknownName, WrongShape, WrongTensor, CameTwice, NotFiniteTensor)) as refusal:
+        list(session.add(bucket))
+    with pytest.raises(SessionFailed, match="this session is over"):
+        list(session.add({}))
+    return str(refusal.value)
+
+
+def test_a_tensor_that_comes_twice_is_refused() -> None:
+    """Under one name, or under the trainer's and the checkpoint's."""
+    tensors = weights(contract("mixed", "qwen3_moe"))
+    both = {**in_megatron(contract("mixed", "qwen3_moe").model, tensors), GATE: tensors[GATE]}
+    assert refused({name: both[name] for name in (FC1, GATE)}) == (
+        f"`{GATE}` came a second time in this session; each tensor comes once a step"
+    )
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    """Of either side."""
+    assert "did you mean `model.layers.1.mlp.experts.2.gate_proj.weight`?" in refused(
+        {"model.layers.1.mlp.experts.2.gate_porj.weight": torch.zeros(1)}
+    )
+    assert f"names come without wrappers; did you mean `{FC1}`?" in refused({f"module.{FC1}": torch.zeros(1)})
+
+
+def test_another_shape_is_refused() -> None:
+    """A shard that was not gathered, on either side."""
+    assert refused({GATE: torch.zeros(64, 128, dtype=torch.bfloat16)}) == (
+        f"`{GATE}` has shape [64, 128], in this model [128, 128]"
+    )
+    assert "has shape [128, 128], in this model [256, 128]; gather its shards first" in refused(
+        {FC1: torch.zeros(128, 128, dtype=torch.bfloat16)}
+    )
+
+
+def test_another_dtype_is_refused() -> None:
+    """FP32 master weights, rounded here, would not be what the trainer multiplies with."""
+    assert refused({GATE: torch.zeros(128, 128)}) == (
+        f"`{GATE}` is float32, the contract was compiled for bfloat16; "
+        "hand over what the trainer computes with, unrounded"
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("name", [GATE, "model.norm.weight"])
+def test_a_value_that_is_no_number_is_refused(name: str, value: float) -> None:
+    """One anywhere, also in what is not quantized."""
+    tensor = weights(contract("mixed", "qwen3_moe"))[name].clone()
+    tensor.view(-1)[-1] = value
+    assert refused({name: tensor}).startswith(f"`{name}` holds NaN or Inf")
+
+
+def test_a_wrapped_tensor_is_refused() -> None:
+    """What a trainer holds quantized or sharded has bytes of its own."""
+
+    class Quantized(Tensor):
+        pass
+
+    wrapped = torch.zeros(128, 128, dtype=torch.bfloat16).as_subclass(Quantized)
+    assert refused({GATE: wrapped}).startswith(f"`{GATE}` is a Quantized, not a plain tensor; hand over")
+
+
+def test_what_never_came_is_named_at_the_end() -> None:
+    """By the checkpoint's name and the trainer's, with the groups that wait for it."""
+    made = contract("mixed", "qwen3_moe")
+    rest = {name: tensor for name, tensor in weights(made).items() if name != GATE}
+    with pytest.raises(MissingTensors) as refusal, LiveExporter(made).session(step=0) as session:
+        list(session.add(rest))
+    assert refusal.value.names == (GATE,)
+    assert str(refusal.value) == (
+        f"1 of 35 tensors never came: `{GATE}` (in Megatron-Core `{FC1}`); groups that still wait for some of them: 1"
+    )
+
+
+def test_a_bucket_that_was_not_read_to_its_end_ends_the_session() -> None:
+    """What was not taken has not been exported."""
+    made = contract("mixed", "qwen3_moe")
+    tensors = weights(made)
+    with (
+        pytest.raises(SessionFailed, match="did not export everything: the tensors of a bucket were not all taken"),
+        LiveExporter(made).session(step=0) as session,
+    ):
+        next(iter(session.add(tensors)))
+
+
+def test_a_refusal_that_was_caught_still_fails_the_session(tmp_path: Path) -> None:
+    """Else a step with a hole in it would look complete."""
+    made = contract("mixed", "qwen3_moe")
+    log = tmp_path / "evidence.jsonl"
+
+    def go_on_regardless() -> None:
+        with LiveExporter(made).session(step=0, evidence=log) as session:
+            list(session.add(weights(made)))
+            with pytest.raises(UnknownName):
+                list(session.add({"nothing": torch.zeros(1)}))
+
+    with pytest.raises(SessionFailed, match="did not export everything: `nothing` is no parameter"):
+        go_on_regardless()
+    assert log.read_text() == ""
