@@ -93,7 +93,7 @@ $(VENV)/.engines: $(VENV)/.created $(PINS)/libraries.txt $(PINS)/engines.txt $(B
 	$(call timed,install torch,$(ENGINE_PIP) --no-deps "$(TORCH)")
 	$(call timed,install the engines,$(ENGINE_PIP) --no-deps -r $(PINS)/engines.txt)
 	$(call timed,install their libraries,$(ENGINE_PIP) -r $(PINS)/libraries.txt)
-	$(call beside,megatron-core-0.19.2,--python-version 3.12 --only-binary=:all:)
+	$(call beside,megatron-core-0.19.2,--python-version 3.12 --ignore-requires-python --only-binary=:all:)
 	$(call beside,transformer-engine-2.17.0)
 	$(call beside,sglang-0.5.16)
 	@$(BIN)/python -c 'import torch' || { echo 'torch does not load: a CUDA build? see TORCH in the Makefile' >&2; exit 1; }
