@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from precc.contract import Contract, Entry
-from precc.graph.model import EXPERT
+from precc.graph.model import EXPERT, natural
 from precc_converter.written import StoredTensor, Written, written
 
 
@@ -71,7 +71,7 @@ def units_of(contract: Contract) -> tuple[Unit, ...]:
     for entry in contract.entries:
         for group, member in _members(entry, written(entry, contract.model)):
             groups.setdefault(group, []).append(member)
-    units = (Unit(tuple(sorted(members, key=_by_name))) for members in groups.values())
+    units = (Unit(tuple(sorted(members, key=lambda member: natural(member.name)))) for members in groups.values())
     return tuple(sorted(units, key=lambda unit: natural(unit.name)))
 
 
@@ -83,15 +83,6 @@ def _members(entry: Entry, made: Written) -> Iterator[tuple[str, Member]]:
         name = f"{module}.{tensor.parameter}" if tensor.parameter else module
         group = f"{made.group.replace(EXPERT, str(expert))} (outer scale)" if made.group else name
         yield group, Member(name, made)
-
-
-def _by_name(member: Member) -> list[tuple[int, str]]:
-    return natural(member.name)
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """A key that orders names with their numbers compared as numbers."""
-    return [(int(word), "") if word.isdecimal() else (-1, word) for word in re.split(r"(\d+)", name)]
 
 
 def beside(name: str, word: str) -> str:

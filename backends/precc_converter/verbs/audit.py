@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
@@ -10,9 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from precc_converter.verbs.console import number, print_json, refuse
+
 if TYPE_CHECKING:
     from precc_converter.auditing.flow import Audit, Bytes
-    from precc_converter.conversion.findings import NotConverted
 
 SUMMARY = "compare a checkpoint with a contract, whoever wrote it"
 DESCRIPTION = """\
@@ -37,9 +37,9 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a folder of safetensors, or one file")
     parser.add_argument("--contract", metavar="C", required=True, help="what `precc compile -o` wrote")
     parser.add_argument("--source", metavar="SRC", help="the checkpoint that it was made of: compare the bytes")
-    parser.add_argument("--sample", metavar="N", type=_count, help="look at the bytes of N units only")
+    parser.add_argument("--sample", metavar="N", type=number, help="look at the bytes of N units only")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="which N units (default: 0)")
-    parser.add_argument("--workers", metavar="N", type=_count, default=1, help="processes for the bytes (default: 1)")
+    parser.add_argument("--workers", metavar="N", type=number, default=1, help="processes for the bytes (default: 1)")
     parser.add_argument(
         "--output-format", choices=("text", "json"), metavar="FORMAT", help="text, json (default: text)"
     )
@@ -62,9 +62,9 @@ def run(options: Namespace) -> int:
             workers=options.workers,
         )
     except NotConverted as problem:
-        return _refuse(problem, options.output_format)
+        return refuse(problem, options.output_format)
     if options.output_format == "json":
-        _print_json(_to_json(done))
+        print_json(_to_json(done))
     else:
         _print(options.checkpoint, done)
     return int(bool(done.findings))
@@ -81,17 +81,6 @@ def _check(options: Namespace) -> None:
         options.refuse(f"there is no checkpoint `{options.source}`")
     if (options.source is not None or options.sample is not None) and find_spec("torch") is None:
         options.refuse("looking at bytes needs torch: install precc[convert]")
-
-
-def _refuse(problem: NotConverted, format: str | None) -> int:
-    from precc.diagnostics import text
-    from precc.diagnostics.json import to_json
-
-    if format == "json":
-        _print_json({"findings": [to_json(finding) for finding in problem.findings]})
-    else:
-        sys.stderr.write(f"{text.render(problem.findings)}{text.summary(problem.findings)}\n")
-    return 1
 
 
 def _print(checkpoint: str, done: Audit) -> None:
@@ -120,17 +109,3 @@ def _to_json(done: Audit) -> dict[str, Any]:
         looked = done.bytes
         shown["bytes"] = {"units": looked.units, "of": looked.of, "tensors": looked.tensors, "seed": looked.seed}
     return shown
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise ValueError(text)
-    return int(text)
-
-
-_count.__name__ = "number"
-"""What argparse calls a value that is none."""

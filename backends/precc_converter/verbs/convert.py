@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from argparse import ArgumentParser, Namespace
@@ -11,9 +10,10 @@ from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from precc_converter.verbs.console import number, print_json, refuse
+
 if TYPE_CHECKING:
     from precc_converter.conversion.crew import Crew
-    from precc_converter.conversion.findings import NotConverted
     from precc_converter.conversion.flow import Conversion
     from precc_converter.conversion.layout import Shard
     from precc_converter.conversion.piece import Done
@@ -46,7 +46,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("source", metavar="SRC", help="the checkpoint: a folder, or a safetensors file")
     parser.add_argument("destination", metavar="DST", help="a new or an empty folder, or that of an interrupted run")
     parser.add_argument("--contract", metavar="C", required=True, help="what `precc compile -o` wrote")
-    parser.add_argument("--workers", metavar="N", type=_count, help="processes on this machine (default: one a core)")
+    parser.add_argument("--workers", metavar="N", type=number, help="processes on this machine (default: one a core)")
     parser.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
@@ -91,7 +91,7 @@ def run(options: Namespace) -> int:
         )
     except NotConverted as problem:
         telling.stop()
-        return _refuse(problem, options.output_format)
+        return refuse(problem, options.output_format)
     telling.stop()
     _show(telling.result(done, options), options.output_format)
     return 0
@@ -147,34 +147,13 @@ def _check_device(options: Namespace) -> None:
             options.refuse("--device cuda: torch finds no GPU here")
 
 
-def _refuse(problem: NotConverted, format: str | None) -> int:
-    from precc.diagnostics import text
-    from precc.diagnostics.json import to_json
-
-    if format == "json":
-        _print_json({"findings": [to_json(finding) for finding in problem.findings]})
-    else:
-        sys.stderr.write(f"{text.render(problem.findings)}{text.summary(problem.findings)}\n")
-    return 1
-
-
 def _show(result: dict[str, Any], format: str | None) -> None:
     if format == "json":
-        _print_json(result)
+        print_json(result)
         return
     files = f"{result['shards']} shard{'s' if result['shards'] != 1 else ''}"
     written = f"{result['destination']}: {result['tensors']:,} tensors in {files}"
     sys.stdout.write(f"{written}, contract {result['contract'][:12]}\n")
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise ValueError(text)
-    return int(text)
 
 
 def _size(text: str) -> int:
@@ -184,5 +163,5 @@ def _size(text: str) -> int:
     return int(float(match[1]) * UNITS[match[2]])
 
 
-_count.__name__, _size.__name__ = "number", "size"
+_size.__name__ = "size"
 """What argparse calls a value that is none."""
