@@ -134,6 +134,9 @@ class Launched(Protocol):
     def launches(self, arguments: Sequence[str]) -> bool:
         """Whether a launch line starts this engine, or passes arguments on to it."""
 
+    def launched(self, contract: Contract, arguments: Sequence[str]) -> Contract:
+        """The contract under the parallel sizes of a launch line."""
+
     def attest_launch(
         self, contract: Contract, arguments: Sequence[str], environment: Mapping[str, str]
     ) -> Attestation:

@@ -48,6 +48,12 @@ class SGLang:
 
         return launch.launches(arguments)
 
+    def launched(self, contract: Contract, arguments: Sequence[str]) -> Contract:
+        """The contract under the parallel sizes of a launch line."""
+        from precc_sglang import launch
+
+        return launch.laid_out(contract, arguments)
+
     def attest_launch(
         self, contract: Contract, arguments: Sequence[str], environment: Mapping[str, str]
     ) -> Attestation:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from precc.backend import Attestation, Unsupported, differing_variables, installed_versions
@@ -91,6 +92,17 @@ def attest_launch(contract: Contract, words: Sequence[str], environment: Mapping
     compared = len(WRITTEN) + len(FORBIDDEN) + len(facts["set"]) + len(facts["unset"])
     engines = installed_versions({"sglang": "sglang", "flashinfer": "flashinfer-python"})
     return Attestation("sglang", contract.digest, engines, compared, findings)
+
+
+SIZES: Mapping[str, str] = {"tp-size": "tp", "ep-size": "ep", "dp-size": "dp", "attn-dp-size": "dp"}
+"""SGLang's parallel sizes by the keys of `rollout:`."""
+
+
+def laid_out(contract: Contract, words: Sequence[str]) -> Contract:
+    """The contract under the sizes that a line gives; those that it does not give stay."""
+    given = read_line(words).values
+    sizes = {key: given[name] for name, key in SIZES.items() if given.get(name, "").isdecimal() and int(given[name])}
+    return replace(contract, rollout=contract.rollout.with_settings(sizes))
 
 
 # --- arguments ---------------------------------------------------------------------------------------

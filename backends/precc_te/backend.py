@@ -50,6 +50,13 @@ class TeBackend:
 
         return launch.launches(arguments)
 
+    def launched(self, contract: Contract, arguments: Sequence[str]) -> Contract:
+        """The contract under the parallel sizes of a launch line."""
+        from precc_te.launch import values_of
+        from precc_te.launch_layout import laid_out
+
+        return laid_out(contract, values_of(arguments))
+
     def attest_launch(
         self, contract: Contract, arguments: Sequence[str], environment: Mapping[str, str]
     ) -> Attestation:

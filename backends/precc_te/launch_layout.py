@@ -44,22 +44,28 @@ def check_layout(contract: Contract, emitted: Mapping[str, str], given: Mapping[
 
     `given` are the arguments of the line with their values, `emitted` the artifacts, path → text.
     """
-    train = _layout(contract.train, given)
-    if train == replace(contract.train, stated=True):
+    other = laid_out(contract, given)
+    if other.train == replace(contract.train, stated=True):
         return
-    other = replace(contract, train=train)
-    sizes = " ".join(f"{key}={getattr(train, key)}" for key in SIZES.values())
-    problem = next(_refusals(other), None)
-    if problem is None and not _same(other, emitted):
+    sizes = " ".join(f"{key}={getattr(other.train, key)}" for key in SIZES.values())
+    refusal = next(_refusals(other), None)
+    if refusal is not None:
+        help = f"launch with the sizes that it was compiled for; or {refusal.help}"
+        yield error(CODE, f"the line trains with {sizes}; there, {refusal.message}", help=help)
+    elif not _same(other, emitted):
         problem = f"the recipes would be others: layer numbers in these are those of pp={contract.train.pp}"
-    if problem:
         help = f'compile with `--train "{sizes}"`, or launch with the sizes that it was compiled for'
         yield error(CODE, f"the line trains with {sizes}; there, {problem}", help=help)
 
 
-def _refusals(other: Contract) -> Iterator[str]:
+def laid_out(contract: Contract, given: Mapping[str, str]) -> Contract:
+    """The contract under the sizes of a line's arguments."""
+    return replace(contract, train=_layout(contract.train, given))
+
+
+def _refusals(other: Contract) -> Iterator[Diagnostic]:
     for rule in (p503_sharded_outer_scale, p506_unaddressable_layer):
-        yield from (finding.message for finding in rule.check(other) if finding.is_error)
+        yield from (finding for finding in rule.check(other) if finding.is_error)
 
 
 def _same(other: Contract, emitted: Mapping[str, str]) -> bool:

@@ -6,11 +6,12 @@ import argparse
 import os
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from precc.cli.arguments import ArgumentParser
 from precc.cli.errors import Refused, UsageError
-from precc.cli.launching import read_launch
+from precc.cli.launching import Launch, read_launch
 from precc.cli.subjects import Targets
 from precc.cli.terminal import print_json
 from precc.diagnostics import Diagnostic
@@ -23,7 +24,8 @@ DESCRIPTION = """\
 Check a launch line before anything starts: every argument and variable that the contract needs, none that defeats it.
 Nothing is started."""
 EXAMPLES = """\
-  precc attest --contract out -- torchrun pretrain_gpt.py $(cat out/te/megatron.args)
+  precc attest --contract out -- torchrun pretrain_gpt.py $(cat out/te/megatron.args) \\
+      --te-precision-config-file out/te/te_precision.yaml
   precc attest --contract out -- python -m sglang.launch_server --config out/sglang/server.yaml
   precc attest --contract out --record run.jsonl -- "$@" && exec "$@"    at the end of a launch script
 
@@ -62,7 +64,7 @@ def run(options: Namespace) -> int:
     contract = _contract(options.contract)
     backends = _launched(contract, launch.words, options)
     try:
-        attested = [backend.attest_launch(contract, launch.words, launch.environment) for backend in backends]
+        attested = [_attest(backend, contract, launch, _folder(options.contract)) for backend in backends]
     except Unsupported as refusal:
         raise Refused(refusal.findings) from None
     if options.record:
@@ -73,6 +75,32 @@ def run(options: Namespace) -> int:
     else:
         _print(attested, findings)
     return int(bool(findings))
+
+
+def _attest(backend: Launched, contract: Contract, launch: Launch, folder: str) -> Attestation:
+    """What the backend finds, and what the compiler's own rules say of the layout that the line runs in."""
+    done = backend.attest_launch(contract, launch.words, launch.environment)
+    findings = (*done.findings, *_of_layout(contract, backend.launched(contract, launch.words)))
+    return replace(done, findings=tuple(_within(finding, done.target, folder) for finding in findings))
+
+
+def _of_layout(contract: Contract, launched: Contract) -> Iterator[Diagnostic]:
+    """The errors that the contract has under the sizes of the line, and not under those that it was compiled for."""
+    from precc.rules import check_contract
+
+    known = {finding.message for finding in check_contract(contract)}
+    for finding in check_contract(launched):
+        if finding.is_error and finding.message not in known:
+            yield replace(finding, message=f"in the layout of the line, {finding.message}", span=None)
+
+
+def _within(finding: Diagnostic, target: str, folder: str) -> Diagnostic:
+    """The same for the folder that was named; backends speak of `out`."""
+    return replace(finding, help=(finding.help or "").replace(f"out/{target}/", f"{folder}/{target}/") or None)
+
+
+def _folder(contract: str) -> str:
+    return contract.rstrip("/") if os.path.isdir(contract) else os.path.dirname(contract) or "."
 
 
 # --- contract and targets ----------------------------------------------------------------------------

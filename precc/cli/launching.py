@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -14,6 +15,10 @@ RAY_ENVIRONMENT = "--runtime-env-json"
 """How `ray job submit` takes the variables of a job."""
 
 
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+"""A variable in front of a program, as a shell reads it."""
+
+
 class Launch(NamedTuple):
     """The words of a line, without a leading `env`, and the variables of its program."""
 
@@ -22,7 +27,7 @@ class Launch(NamedTuple):
 
 
 def read_launch(given: Sequence[str], environment: Mapping[str, str]) -> Launch:
-    """This reads `-- env NAME=value … PROGRAM …`, started in an environment. Raises UsageError for no line.
+    """This reads `-- [env] NAME=value … PROGRAM …`, started in an environment. Raises UsageError for no line.
 
     A job that is submitted to Ray has the variables of its runtime environment, not those of the shell.
     """
@@ -34,6 +39,8 @@ def read_launch(given: Sequence[str], environment: Mapping[str, str]) -> Launch:
     variables = dict(environment)
     if os.path.basename(words[0]) == "env":
         words.popleft()
+        variables = _changed(words, variables)
+    elif ASSIGNMENT.match(words[0]):
         variables = _changed(words, variables)
     job = _value(RAY_ENVIRONMENT, list(words))
     return Launch(tuple(words), variables if job is None else _job_variables(job))

@@ -151,4 +151,5 @@ def _print(report: Report) -> None:
         print(f"{name}: {reading.agree:,} of {reading.tensors:,} tensors agree")
     if report.upstream is not None:
         print_upstream(report.upstream)
-    print(text.summary(report.findings))
+    unjudged = report.upstream.unjudged if report.upstream is not None else {}
+    print(text.summary(report.findings) + (f"; not judged: {', '.join(unjudged)}" if unjudged else ""))

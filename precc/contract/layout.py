@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
+VERSIONS = frozenset({"megatron_core", "te", "sglang", "flashinfer"})
+"""The settings that name an engine's version."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -18,9 +21,9 @@ class Layout:
     stated: bool = False
 
     def with_settings(self, settings: Mapping[str, str]) -> Self:
-        """The same layout with some settings replaced; sizes are read from their words."""
+        """The same layout with some settings replaced; sizes are read from their words. A version states no layout."""
         typed = {key: int(word) if isinstance(getattr(self, key), int) else word for key, word in settings.items()}
-        return replace(self, **typed, stated=self.stated or bool(settings))  # type: ignore[arg-type]
+        return replace(self, **typed, stated=self.stated or not settings.keys() <= VERSIONS)  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}

@@ -106,14 +106,30 @@ def _load(file: Path) -> tuple[dict[str, object], int, int]:
                 raise ModelError(f"{file}: its header of {length:,} bytes is longer than the file", _HELP)
             if length > MAX_HEADER_BYTES:
                 raise ModelError(f"{file}: its header of {length:,} bytes is over the format's limit", _HELP)
-            header = json.loads(stream.read(length))
+            text = stream.read(length)
+            header = json.loads(text)
     except OSError as error:
         raise ModelError(f"{file} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{file}: its header is not valid JSON: {shorten(str(error), 120)}", _HELP) from None
     if not isinstance(header, dict):
         raise ModelError(f"{file}: its header is no JSON object", _HELP)
+    if text.count(b'"data_offsets"') > len(header) - ("__metadata__" in header):
+        raise ModelError(f"{file}: its header lists {_repeated(text)} twice", _HELP)
     return header, 8 + length, total - 8 - length
+
+
+def _repeated(text: bytes) -> str:
+    """The first name that stands twice in a header."""
+    twice: list[str] = []
+
+    def note(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        names = [name for name, _ in pairs]
+        twice.extend(name for place, name in enumerate(names) if name in names[:place])
+        return dict(pairs)
+
+    json.loads(text, object_pairs_hook=note)
+    return f"`{shorten(twice[0], 100)}`" if twice else "the place of a tensor"
 
 
 class _Layout:
@@ -138,7 +154,17 @@ class _Layout:
         for (_, end, first), (start, _, second) in pairwise(self.spans):
             if start < end:
                 raise self._error(second, f"overlaps `{shorten(first, 100)}`")
+            if start > end:
+                raise self._error(second, f"begins {start - end:,} bytes after the end of `{shorten(first, 100)}`")
+        self._check_ends()
         return tensors
+
+    def _check_ends(self) -> None:
+        """The format's own readers refuse a file with bytes that belong to no tensor."""
+        start, end = (self.spans[0][0], self.spans[-1][1]) if self.spans else (0, 0)
+        if start or end != self._size:
+            stray = start or self._size - end
+            raise ModelError(f"{self._file}: {stray:,} bytes of it belong to no tensor", _HELP)
 
     def _entry(self, name: str, entry: object) -> tuple[Stored, int, int]:
         try:

@@ -251,3 +251,34 @@ def test_every_target_that_starts_an_engine_can_be_attested() -> None:
 def test_the_help_shows_the_pattern(run: Run) -> None:
     """At the end of a launch script."""
     assert any('-- "$@" && exec "$@"' in line for line in run("attest", "--help").out.splitlines())
+
+
+def test_a_layout_that_a_compile_refuses_is_found(run: Run, project: Path, out: Path) -> None:
+    """The compiler's own rules are asked about the sizes of the line: 24 columns are no NVFP4 block."""
+    name = "free.prec"
+    (project / name).write_text(POLICY)
+    assert run("compile", name, "--model", QWEN, "-o", "free").status == 0
+    line = ["env", *(f"{k}={v}" for k, v in json.loads((project / "free/sglang/env.json").read_text())["set"].items())]
+    words = [word.replace("out/", "free/") for word in SERVER]
+    assert run("attest", "--contract", "free", "--", *line, *words, "--tp", "8", "--ep-size", "8").status == 0
+    done = run("attest", "--contract", "free", "--", *line, *words, "--tp", "32")
+    assert done.status == 1
+    assert "error[P302]: in the layout of the line" in done.out
+    assert "sizes that work for tp / ep: 1, 2, 4, 8 or 16" in done.out
+
+
+def test_remedies_name_the_folder_that_was_given(run: Run, project: Path, out: Path) -> None:
+    """Two compiled folders may lie side by side."""
+    (project / "out").rename(project / "mine")
+    done = run("attest", "--contract", "mine", "--", *(word.replace("out/", "mine/") for word in SERVER))
+    assert done.status == 1
+    assert "help: source mine/sglang/env.sh" in done.out
+    assert "out/" not in done.out
+
+
+def test_a_variable_in_front_of_the_program_counts(run: Run, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a shell reads it, without `env` as well."""
+    source(out, "te", monkeypatch)
+    done = run("attest", "--contract", "out", "--", "NVTE_BACKWARD_OVERRIDE=dequantized", *trainer(out))
+    assert done.status == 1
+    assert "NVTE_BACKWARD_OVERRIDE is dequantized; the contract needs high_precision" in done.out

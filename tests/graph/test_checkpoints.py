@@ -217,6 +217,10 @@ def _two(first: list[int], second: list[int]) -> bytes:
         (_entry(), 7, "beyond the end"),
         (_two([0, 8], [4, 12]), 12, "`b` overlaps `a`"),
         (_two([4, 12], [0, 8]), 12, "`a` overlaps `b`"),
+        (_two([0, 8], [12, 20]), 20, "`b` begins 4 bytes after the end of `a`"),
+        (_two([4, 12], [12, 20]), 20, "4 bytes of it belong to no tensor"),
+        (_two([0, 8], [8, 16]), 20, "4 bytes of it belong to no tensor"),
+        (_two([0, 8], [8, 16]).replace(b'"b"', b'"a"'), 16, "lists `a` twice"),
     ],
 )
 def test_a_header_that_makes_no_sense_is_refused(tmp_path: Path, header: bytes, weights: int, message: str) -> None:

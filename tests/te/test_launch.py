@@ -208,7 +208,7 @@ def test_a_layout_under_which_the_files_say_something_else_is_found(
     contract = compiled(policy, QWEN)
     message, help = one(attest(contract, line(contract, tmp_path, *sizes)))
     assert words in message
-    assert "compile with `--train" in help
+    assert "the sizes that it was compiled for" in help
 
 
 def test_a_layout_that_changes_nothing_is_free(tmp_path: Path) -> None:

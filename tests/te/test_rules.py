@@ -79,7 +79,7 @@ SILENT: dict[str, tuple[str, str]] = {
     "layers kept, virtual stages": (MXFP8, "pp=4 vpp=2"),
     "a single layer, equal stages": (INNER, "pp=16"),
     "one mode, old": ("default: mxfp8, backward high_precision\n", "te=2.15"),
-    "two modes": (TWO_BACKWARDS, "te=2.19"),
+    "two modes": (TWO_BACKWARDS, "te=2.19 pp=1"),
     "block FP8 on Hopper": ("default: fp8_block scales fp32\n", "gpu=h200"),
     "block FP8 on Blackwell": ("default: fp8_block\n", "gpu=b300"),
     "served only": ("experts.*: int4, train bf16\n", ""),

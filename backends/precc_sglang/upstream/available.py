@@ -46,7 +46,8 @@ def _check_stated(contract: Contract, installed: str) -> None:
     if contract.rollout.sglang or not _emits_alike(contract, installed):
         raise EngineUnavailable(
             f"the artifacts are for SGLang {wanted}, and {installed} is installed, which reads them otherwise",
-            f"`pip install --no-deps sglang=={wanted}`, or state `sglang={installed}` in the `rollout:` line",
+            f"compile with `--rollout sglang={installed}`, or install {wanted}: docs/verification.md, "
+            "`Installing the engines`",
         )
 
 

@@ -124,7 +124,7 @@ def _stopped(case: Case, doing: str, words: str) -> Diagnostic:
         STOPS,
         f"{case.engine} stops while {doing}: {words}",
         case.contract.entries[0].span,
-        help="a server would stop in the same way; write the tensors that it names in another format",
+        help="a server would stop so, too: compile again if a file was edited, or write what it names otherwise",
     )
 
 

@@ -18,8 +18,8 @@ from precc_sglang.versions import RELEASES
 _DECIDING = frozenset({*VARIABLES, *(name for release in RELEASES.values() for name in release.variables)})
 
 INSTALL = (
-    "install what judges, without the CUDA libraries that its metadata asks for: `pip install torch`, "
-    "`pip install --no-deps sglang==0.5.23 compressed-tensors==0.18.0`, and the rest of docs/verification.md"
+    "install it with what it imports, without the CUDA libraries that its metadata asks for: the commands are in "
+    "docs/verification.md, `Installing the engines`"
 )
 
 

@@ -12,7 +12,7 @@ from precc_te import emission
 from precc_te.rules import p701_te_too_old, p702_dequantized_defeated
 from precc_te.upstream.process import INSTALL
 from precc_te.upstream.wire import Engines
-from precc_te.versions import ENGINES, newest_released
+from precc_te.versions import ENGINES, UNRELEASED, newest_released
 
 TITLES = {"megatron_core": "Megatron-Core", "te": "TransformerEngine"}
 DISTRIBUTIONS = {"megatron_core": "megatron-core", "te": "transformer-engine"}
@@ -54,9 +54,14 @@ def _version(contract: Contract, engine: str, installed: str) -> str:
     if stated and select_version(stated, ENGINES[engine]) != modelled:
         raise EngineUnavailable(
             f"the artifacts are for {title} {stated}, and {installed} is installed",
-            f"`{_install(engine, stated)}`, or compile with `--train {engine}={modelled}`",
+            f"compile with `--train {engine}={modelled}`{_or_install(engine, stated)}",
         )
     return modelled
+
+
+def _or_install(engine: str, version: str) -> str:
+    """The other way out, for a version that is released."""
+    return "" if version in UNRELEASED else f", or `{_install(engine, version)}`"
 
 
 def _install(engine: str, version: str) -> str:
