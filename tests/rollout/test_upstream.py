@@ -333,7 +333,7 @@ def test_another_version_than_the_installed_one_judges_nothing() -> None:
         Judge()(stated, emitted(contract))
     assert "0.5.16" in str(caught.value)
     assert "0.5.23" in str(caught.value)
-    assert "pip install" in caught.value.help
+    assert "`--rollout sglang=0.5.23`, or install 0.5.16: docs/verification.md" in caught.value.help
 
 
 def test_an_engine_that_is_not_installed_judges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,4 +343,4 @@ def test_an_engine_that_is_not_installed_judges_nothing(monkeypatch: pytest.Monk
     with pytest.raises(EngineUnavailable) as caught:
         Judge()(contract, emitted(contract))
     assert str(caught.value) == "SGLang is not installed"
-    assert "pip install" in caught.value.help
+    assert "docs/verification.md, `Installing the engines`" in caught.value.help
