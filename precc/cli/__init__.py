@@ -75,7 +75,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as problem:
         return _guard(problem, f"error: {problem.filename or 'the system'}: {problem.strerror or problem}")
     except Exception as problem:
-        return _guard(problem, _internal(problem))
+        return 130 if _is_interrupted(problem) else _guard(problem, _internal(problem))
+
+
+def _is_interrupted(problem: BaseException | None) -> bool:
+    """Whether an error came of Ctrl-C: a pool of processes that is stopped while it starts raises one of its own."""
+    while problem is not None and not isinstance(problem, KeyboardInterrupt):
+        problem = problem.__context__
+    return problem is not None
 
 
 def _dispatch(arguments: list[str]) -> int:
