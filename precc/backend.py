@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from precc.contract import Contract, Entry
-from precc.diagnostics import Diagnostic
+from precc.diagnostics import Diagnostic, error
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -19,6 +19,10 @@ GROUP = "precc.backends"
 
 CONTRACT_LINE = "# precc contract "
 """How the line with the contract's digest begins, in artifacts that allow comments."""
+
+
+COMPILED = "out"
+"""How findings about a launch name the compiled folder; the command line puts the one that it was given there."""
 
 
 @dataclass(frozen=True)
@@ -235,6 +239,20 @@ def differing_variables(
     for name, value in needed.items():
         if environment.get(name) != value:
             yield name, value, environment.get(name)
+
+
+def variable_findings(
+    facts: Mapping[str, Any], environment: Mapping[str, str], shell: str, why: Mapping[str, str], otherwise: str
+) -> Iterator[Diagnostic]:
+    """One finding (P511) for each variable of a launch that an `env.json` (`facts`) has otherwise.
+
+    `shell` is the path of the `env.sh`, `why` what single variables do, `otherwise` what the others do.
+    """
+    for name, needed, found in differing_variables(facts["set"], facts["unset"], environment):
+        there = f"{name} is {'unset' if found is None else found or 'empty'}"
+        wants = f"needs {needed}" if needed is not None else "needs it unset"
+        message = f"{there}; the contract {wants}: {why.get(name, otherwise)}"
+        yield error("P511", message, help=f"source {COMPILED}/{shell}")
 
 
 def stated_version(contract: Contract, engine: str) -> str:

@@ -9,9 +9,8 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from precc.backend import Attestation, Unsupported, differing_variables, installed_versions
+from precc.backend import COMPILED, Attestation, Unsupported, installed_versions, variable_findings
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic, error
 from precc_sglang.config import DIGEST_KEY
@@ -71,6 +70,8 @@ _VARIABLES: Mapping[str, str] = {
     **dict.fromkeys(EXACT_MATH, "without it NVFP4 scales are computed with approximate division"),
 }
 
+_COMPUTES = "it changes what the server computes, or the format that it computes in"
+
 
 def attest_launch(contract: Contract, words: Sequence[str], environment: Mapping[str, str]) -> Attestation:
     """This compares a launch line and its environment with the contract's `sglang/`: one finding (P511) a difference.
@@ -87,7 +88,7 @@ def attest_launch(contract: Contract, words: Sequence[str], environment: Mapping
         *_differing_arguments(contract, choice, line),
         *_contrary_arguments(line),
         *_checkpoint(line, json.loads(emitted[CONFIG_PATH]), contract.digest),
-        *_differing_variables(facts, environment),
+        *variable_findings(facts, environment, SHELL_PATH, _VARIABLES, _COMPUTES),
     )
     compared = len(WRITTEN) + len(FORBIDDEN) + len(facts["set"]) + len(facts["unset"])
     engines = installed_versions({"sglang": "sglang", "flashinfer": "flashinfer-python"})
@@ -193,7 +194,7 @@ def _checkpoint(line: Line, config: object, digest: str) -> Iterator[Diagnostic]
         return
     found = shown.get("quantization_config") if isinstance(shown, dict) else None
     if found != config:
-        help = f"convert the checkpoint by this contract; its config is out/{CONFIG_PATH}"
+        help = f"convert the checkpoint by this contract; its config is {COMPILED}/{CONFIG_PATH}"
         yield error(CODE, f"{path}: {_whose(found, digest)}", help=help)
 
 
@@ -204,11 +205,3 @@ def _whose(found: object, digest: str) -> str:
     if isinstance(named, str) and named != digest:
         return f"its `quantization_config` is of contract {named[:12]}, this is {digest[:12]}"
     return f"its `quantization_config` is not what contract {digest[:12]} emits"
-
-
-def _differing_variables(facts: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[Diagnostic]:
-    for name, needed, found in differing_variables(facts["set"], facts["unset"], environment):
-        there = f"{name} is {'unset' if found is None else found or 'empty'}"
-        wants = f"needs {needed}" if needed is not None else "needs it unset"
-        why = _VARIABLES.get(name, "it changes what the server computes, or the format that it computes in")
-        yield error(CODE, f"{there}; the contract {wants}: {why}", help=f"source out/{SHELL_PATH}")

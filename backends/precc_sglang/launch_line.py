@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from precc.backend import COMPILED
 from precc_sglang.paths import SERVER_PATH
 from precc_sglang.reading.arguments import FORBIDDEN, FORBIDDEN_ONCE, WRITTEN
 
@@ -105,7 +106,7 @@ def _server(words: Sequence[str]) -> Line:
         from_file = _config_words(words)
         problems: tuple[tuple[str, str], ...] = ()
     except ValueError as problem:
-        from_file, problems = [], ((str(problem), f"say --config out/{SERVER_PATH}"),)
+        from_file, problems = [], ((str(problem), f"say --config {COMPILED}/{SERVER_PATH}"),)
     given = dict(_pairs([*from_file, *words]))
     values = {name: value for word, value in given.items() if (name := _meant(word)) is not None}
     checkpoint = given.get("--model-path") or given.get("--model") or (words[0] if _is_path(words) else None)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from precc.backend import Attestation, differing_variables, installed_versions
+from precc.backend import Attestation, installed_versions, variable_findings
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic, error
 from precc_te.emission import ARGUMENTS, ENV_JSON, ENV_SHELL, emit
@@ -100,7 +99,7 @@ def attest_launch(contract: Contract, arguments: Sequence[str], environment: Map
         *check_arguments(contract, arguments),
         *check_recipes(contract, emitted, values_of(arguments).get(RECIPE_FILE), arguments, environment),
         *check_layout(contract, emitted, values_of(arguments)),
-        *_differing_variables(facts, environment),
+        *variable_findings(facts, environment, ENV_SHELL, _WHY_VARIABLE, _SWITCHES),
     )
     compared = len(SWITCHES) + len(DEFAULTS) + 1 + len(facts["forbidden_arguments"])
     compared += len(facts["set"]) + len(facts["unset"])
@@ -108,13 +107,7 @@ def attest_launch(contract: Contract, arguments: Sequence[str], environment: Map
     return Attestation("te", contract.digest, engines, compared, findings)
 
 
-def _differing_variables(facts: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[Diagnostic]:
-    for name, needed, found in differing_variables(facts["set"], facts["unset"], environment):
-        there = f"{name} is {'unset' if found is None else found or 'empty'}"
-        wants = f"needs {needed}" if needed is not None else "needs it unset"
-        why = _WHY_VARIABLE.get(name, "it is a switch of precision for the whole process")
-        yield error(CODE, f"{there}; the contract {wants}: {why}", help=f"source out/{ENV_SHELL}")
-
+_SWITCHES = "it is a switch of precision for the whole process"
 
 _WHY_VARIABLE: dict[str, str] = {
     **dict.fromkeys(RECIPE_VARIABLES, "TransformerEngine reads it once, at import, for every recipe"),

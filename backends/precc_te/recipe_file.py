@@ -10,7 +10,7 @@ import os
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 
-from precc.backend import CONTRACT_LINE, Unsupported, named_contract
+from precc.backend import COMPILED, CONTRACT_LINE, Unsupported, named_contract
 from precc.contract import Contract, Entry
 from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, error
@@ -39,7 +39,7 @@ def check_recipes(
 
 
 def _one_file(contract: Contract, emitted: Recipes, named: str | None, wrapper: str | None) -> Iterator[Diagnostic]:
-    needed = f"{RECIPE_FILE} out/{recipe_path(None)}"
+    needed = f"{RECIPE_FILE} {COMPILED}/{recipe_path(None)}"
     if wrapper is not None:
         message = f"{wrapper} picks a recipe file by pipeline stage; this contract has one for all of them"
         yield error(CODE, message, help=f"leave the wrapper out, and say {needed}")
@@ -56,7 +56,8 @@ def _wrapper(contract: Contract, emitted: Recipes, named: str | None, wrapper: s
         yield error(CODE, message, help=f"leave {RECIPE_FILE} out")
     beside = {path: os.path.join(os.path.dirname(wrapper), os.path.basename(path)) for path in emitted}
     files = {path: where for path, where in beside.items() if _is_stage(path)}
-    yield from _compared(contract, emitted, {**files, SCRIPT: wrapper}, f"launch through out/{SCRIPT}, as compiled")
+    help = f"launch through {COMPILED}/{SCRIPT}, as compiled"
+    yield from _compared(contract, emitted, {**files, SCRIPT: wrapper}, help)
 
 
 def _one_stage(
@@ -65,7 +66,7 @@ def _one_stage(
     """A line of one rank may name its stage's file itself."""
     stages = sum(map(_is_stage, emitted))
     stage = _stage(environment, stages)
-    help = f"launch each rank through out/{SCRIPT}"
+    help = f"launch each rank through {COMPILED}/{SCRIPT}"
     if stage is None or named is None:
         said = f"the line says {RECIPE_FILE} {named}" if named else "the line names no recipe file"
         yield error(CODE, f"{said}; the contract has one for each of {stages} pipeline stages", help=help)

@@ -95,8 +95,12 @@ def _of_layout(contract: Contract, launched: Contract) -> Iterator[Diagnostic]:
 
 
 def _within(finding: Diagnostic, target: str, folder: str) -> Diagnostic:
-    """The same for the folder that was named; backends speak of `out`."""
-    return replace(finding, help=(finding.help or "").replace(f"out/{target}/", f"{folder}/{target}/") or None)
+    """The same, with the folder that was named in the place of the one that backends speak of."""
+    from precc.backend import COMPILED
+
+    if finding.help is None:
+        return finding
+    return replace(finding, help=finding.help.replace(f"{COMPILED}/{target}/", f"{folder}/{target}/"))
 
 
 def _folder(contract: str) -> str:

@@ -8,7 +8,7 @@ with a source, or a sample: the bytes of the right ones
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -27,7 +27,7 @@ from precc_converter.auditing.stored import compare_headers
 from precc_converter.conversion.crew import processes
 from precc_converter.conversion.findings import NotConverted, stop
 from precc_converter.conversion.source import Source, open_source
-from precc_converter.conversion.units import Unit, units_of
+from precc_converter.conversion.units import Unit, batches, units_of
 from precc_converter.plan import plan_of
 
 TASK_BYTES = 256 << 20
@@ -123,7 +123,7 @@ def _look(
     chosen = units if sample is None or sample >= len(units) else _sampled(units, sample, seed)
     tasks = [
         Task(part, {n: sources[n] for unit in part for n in unit.source_names} if sources else {}, _held(part, right))
-        for part in _parts(chosen)
+        for part in batches(chosen, TASK_BYTES)
     ]
     total = Looked()
     with processes(min(workers, max(len(tasks), 1))) as crew:
@@ -147,16 +147,3 @@ def _sampled(units: tuple[Unit, ...], count: int, seed: int) -> tuple[Unit, ...]
 
 def _held(units: Iterable[Unit], right: Mapping[str, Located]) -> dict[str, Located]:
     return {name: right[name] for unit in units for name in unit.outputs if name in right}
-
-
-def _parts(units: Iterable[Unit]) -> Iterator[tuple[Unit, ...]]:
-    held: list[Unit] = []
-    size = 0
-    for unit in units:
-        held.append(unit)
-        size += unit.bytes_in
-        if size >= TASK_BYTES:
-            yield tuple(held)
-            held, size = [], 0
-    if held:
-        yield tuple(held)

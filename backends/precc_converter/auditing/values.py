@@ -6,7 +6,6 @@ unit is held at a time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -19,6 +18,7 @@ from precc.diagnostics import Diagnostic, error
 from precc.graph.headers import Located
 from precc_converter.auditing.faults import IMPOSSIBLE, OTHER_BYTES, UNREADABLE, Fault, Faults
 from precc_converter.auditing.names import counted
+from precc_converter.conversion.files import Files
 from precc_converter.conversion.findings import NotConverted
 from precc_converter.conversion.group import DTYPES, outputs_of
 from precc_converter.conversion.units import Member, Unit
@@ -79,7 +79,7 @@ def look(task: Task) -> Looked:
     """This reads and compares the units of a task."""
     torch.set_grad_enabled(False)
     looked = Looked()
-    with _Files() as files:
+    with Files() as files:
         for unit in task.units:
             try:
                 step = _compare if task.sources else _examine
@@ -112,7 +112,7 @@ def difference_findings(differences: list[Difference]) -> Iterator[Diagnostic]:
 # --- against the source ------------------------------------------------------------------------------
 
 
-def _compare(unit: Unit, task: Task, files: _Files, looked: Looked) -> None:
+def _compare(unit: Unit, task: Task, files: Files, looked: Looked) -> None:
     made = outputs_of(unit, {name: _typed(files, task.sources[name]) for name in unit.source_names})
     formats = {name: member.made.weight.format for member in unit.members for name, _ in member.outputs}
     for name, tensor in made.items():
@@ -121,7 +121,7 @@ def _compare(unit: Unit, task: Task, files: _Files, looked: Looked) -> None:
             looked.differences += _difference(name, formats[name], files, task.stored[name], tensor)
 
 
-def _difference(name: str, form: str, files: _Files, located: Located, made: Tensor) -> Iterator[Difference]:
+def _difference(name: str, form: str, files: Files, located: Located, made: Tensor) -> Iterator[Difference]:
     stored = _typed(files, located)
     found = _bytes(stored.to(made.dtype) if stored.dtype != made.dtype else stored)
     wanted = _bytes(made)
@@ -177,7 +177,7 @@ def _swapped(one: Difference, other: Difference) -> Diagnostic:
 # --- without a source --------------------------------------------------------------------------------
 
 
-def _examine(unit: Unit, task: Task, files: _Files, looked: Looked) -> None:
+def _examine(unit: Unit, task: Task, files: Files, looked: Looked) -> None:
     for member in unit.members:
         for name, part in _parts(member):
             if name in task.stored:
@@ -241,35 +241,16 @@ _CHECKS: dict[str, Callable[[Tensor], str | None]] = {
 # --- reading -------------------------------------------------------------------------------------------
 
 
-class _Files:
-    """The files that a worker reads, each opened once."""
-
-    def __init__(self) -> None:
-        self._handles: dict[Path, int] = {}
-
-    def __enter__(self) -> _Files:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles.values():
-            os.close(handle)
-
-    def read(self, located: Located) -> bytearray:
-        """The bytes of a tensor. Raises OSError."""
-        if located.file not in self._handles:
-            self._handles[located.file] = os.open(located.file, os.O_RDONLY)
-        data = bytearray(located.end - located.start)
-        filled = 0
-        while filled < len(data):
-            count = os.preadv(self._handles[located.file], [memoryview(data)[filled:]], located.start + filled)
-            if not count:
-                raise OSError(0, "the file was cut meanwhile", str(located.file))
-            filled += count
-        return data
+def _read(files: Files, located: Located) -> bytearray:
+    """The bytes of a tensor. Raises OSError."""
+    data = bytearray(located.end - located.start)
+    if files.fill(located.file, located.start, memoryview(data)) < len(data):
+        raise OSError(0, "the file was cut meanwhile", str(located.file))
+    return data
 
 
-def _typed(files: _Files, located: Located) -> Tensor:
-    data = files.read(located)
+def _typed(files: Files, located: Located) -> Tensor:
+    data = _read(files, located)
     raw = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
     return raw.view(DTYPES[located.stored.dtype]).reshape(located.stored.shape)
 

@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from precc.graph.headers import Located
+from precc_converter.conversion.files import Files
 from precc_converter.conversion.findings import LOST_WORKER, NO_ROOM, UNREADABLE, NotConverted, stop
 from precc_converter.conversion.units import Unit
 
@@ -70,7 +71,7 @@ class Done:
 def convert_piece(piece: Piece, device: str) -> Done:
     """This converts a piece, on `cpu`, `cuda`, or `auto` for a GPU where there is one. Raises NotConverted."""
     done, device = Done(), _found(device)
-    with _Files(piece.sources) as files, _opened(piece.partial) as target:
+    with _Sources(piece.sources) as files, _opened(piece.partial) as target:
         for unit in piece.units:
             with _memory_for(unit):
                 step = _copy if _is_copied(unit) else _convert
@@ -142,7 +143,7 @@ def _memory_for(unit: Unit) -> Iterator[None]:
         ) from None
 
 
-def _copy(unit: Unit, piece: Piece, files: _Files, target: int, done: Done, device: str) -> None:
+def _copy(unit: Unit, piece: Piece, files: _Sources, target: int, done: Done, device: str) -> None:
     for name in unit.outputs:
         buffer = memoryview(bytearray(min(COPY_BYTES, piece.sources[name].end - piece.sources[name].start)))
         at = piece.places[name]
@@ -159,7 +160,7 @@ def _steps(located: Located) -> Iterator[tuple[int, int]]:
         yield start, min(start + COPY_BYTES, located.end)
 
 
-def _convert(unit: Unit, piece: Piece, files: _Files, target: int, done: Done, device: str) -> None:
+def _convert(unit: Unit, piece: Piece, files: _Sources, target: int, done: Done, device: str) -> None:
     from precc_converter.conversion.group import outputs_of
 
     with done.timed("reading"):
@@ -188,19 +189,12 @@ def _bytes(tensor: Tensor) -> memoryview:
     return memoryview(array).cast("B")
 
 
-class _Files:
-    """The source files of one piece, each opened once."""
+class _Sources(Files):
+    """The source tensors of one piece."""
 
-    def __init__(self, sources: Mapping[str, Located]) -> None:
-        self._sources = sources
-        self._handles: dict[Path, int] = {}
-
-    def __enter__(self) -> _Files:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles.values():
-            os.close(handle)
+    def __init__(self, located: Mapping[str, Located]) -> None:
+        super().__init__()
+        self._located = located
 
     def tensor(self, name: str) -> Tensor:
         """One source tensor, in memory of its own. Raises NotConverted."""
@@ -208,26 +202,20 @@ class _Files:
 
         from precc_converter.conversion.group import DTYPES
 
-        located = self._sources[name]
+        located = self._located[name]
         data = torch.empty(located.end - located.start, dtype=torch.uint8)
         self.read(name, located.start, _bytes(data))
         return data.view(DTYPES[located.stored.dtype]).reshape(located.stored.shape)
 
     def read(self, name: str, start: int, into: memoryview) -> None:
         """This fills a buffer from where the bytes of a tensor begin, or further on. Raises NotConverted."""
-        file = self._sources[name].file
+        file = self._located[name].file
         try:
-            handle = self._handles.get(file)
-            if handle is None:
-                handle = self._handles[file] = os.open(file, os.O_RDONLY)
-            filled = 0
-            while filled < len(into):
-                count = os.preadv(handle, [into[filled:]], start + filled)
-                if not count:
-                    raise _unreadable(name, file, f"the file ends at byte {start + filled:,}: it was cut meanwhile")
-                filled += count
+            filled = self.fill(file, start, into)
         except OSError as problem:
             raise _unreadable(name, file, problem.strerror or str(problem)) from None
+        if filled < len(into):
+            raise _unreadable(name, file, f"the file ends at byte {start + filled:,}: it was cut meanwhile")
 
 
 def _unreadable(name: str, file: Path, why: str) -> NotConverted:

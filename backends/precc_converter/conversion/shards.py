@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from precc_converter.conversion.destination import Destination
 from precc_converter.conversion.layout import Shard
 from precc_converter.conversion.piece import Done, Piece, convert_piece, finish_shard
 from precc_converter.conversion.source import Source
-from precc_converter.conversion.units import Unit
+from precc_converter.conversion.units import Unit, batches
 
 PIECE_BYTES = 64 << 20
 """Source bytes after which a piece is closed: enough to hide what handing it over costs."""
@@ -46,7 +46,7 @@ class _Writing:
 
     def run(self, source: Source, device: str) -> Done:
         for shard in self._place.unfinished:
-            pieces = list(_pieces(shard.units))
+            pieces = list(batches(shard.units, PIECE_BYTES))
             opened = Opened(shard, self._place.partial(shard), len(pieces))
             for units in pieces:
                 self._settle(below=AHEAD * self._crew.workers)
@@ -74,19 +74,6 @@ class _Writing:
         if not opened.left:
             final = self._place.final(opened.shard)
             self._calls[self._crew.submit(finish_shard, opened.partial, final, opened.shard.header)] = None
-
-
-def _pieces(units: Sequence[Unit]) -> Iterator[tuple[Unit, ...]]:
-    held: list[Unit] = []
-    size = 0
-    for unit in units:
-        held.append(unit)
-        size += unit.bytes_in
-        if size >= PIECE_BYTES:
-            yield tuple(held)
-            held, size = [], 0
-    if held:
-        yield tuple(held)
 
 
 def _piece(opened: Opened, units: tuple[Unit, ...], source: Source, durable: bool) -> Piece:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -83,6 +83,20 @@ def _members(entry: Entry, made: Written) -> Iterator[tuple[str, Member]]:
         name = f"{module}.{tensor.parameter}" if tensor.parameter else module
         group = f"{made.group.replace(EXPERT, str(expert))} (outer scale)" if made.group else name
         yield group, Member(name, made)
+
+
+def batches(units: Iterable[Unit], most: int) -> Iterator[tuple[Unit, ...]]:
+    """Units in their order, parted wherever those so far read as many bytes as `most`, or more."""
+    held: list[Unit] = []
+    size = 0
+    for unit in units:
+        held.append(unit)
+        size += unit.bytes_in
+        if size >= most:
+            yield tuple(held)
+            held, size = [], 0
+    if held:
+        yield tuple(held)
 
 
 def beside(name: str, word: str) -> str:

@@ -58,15 +58,17 @@ class Worker:
 
 
 @contextmanager
-def started(path: Sequence[str] = ()) -> Iterator[Worker]:
+def started(
+    path: Sequence[str] = (), program: Sequence[str] = ("-m", "precc_sglang.upstream.worker")
+) -> Iterator[Worker]:
     """A live worker, in this process's environment without the variables that decide precision.
 
-    It finds SGLang in the folders of `path` first.
+    It finds SGLang in the folders of `path` first. `program` is what Python runs: the worker, or one that adds to it.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _DECIDING}
     if path:
         environment["PYTHONPATH"] = os.pathsep.join((*path, *filter(None, [os.environ.get("PYTHONPATH")])))
-    command = [sys.executable, "-P", "-m", "precc_sglang.upstream.worker"]
+    command = [sys.executable, "-P", *program]
     pipe = subprocess.PIPE
     with (
         TemporaryFile() as errors,
