@@ -27,7 +27,6 @@ PROOF = {
     "the disagreements of the field": ("field/",),
     "read-back against the engines' own matchers": (
         "rollout/test_matchers.py",
-        "rollout/test_older_matchers.py",
         "te/test_matching.py",
     ),
 }

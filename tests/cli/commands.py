@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,3 +58,14 @@ def at_a_terminal(project: Path, *arguments: str, env: dict[str, str]) -> str:
     os.close(ours)
     process.wait(timeout=60)
     return shown.decode()
+
+
+def edit(out: Path, name: str, old: str, new: str) -> None:
+    """This changes a file, and the manifest with it, so that only its meaning tells."""
+    path, manifest = out / name, out / "MANIFEST.json"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    shown = json.loads(manifest.read_text())
+    shown["files"][name] = sha256(path.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(shown))

@@ -8,12 +8,11 @@ import site
 import subprocess
 import sys
 import venv
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.commands import Result, Run, Write
+from cli.commands import Result, Run, Write, edit
 
 import precc
 
@@ -47,17 +46,6 @@ def model(project: Path) -> str:
 
 
 # --- the real engine ---------------------------------------------------------------------------------
-
-
-def edit(out: Path, name: str, old: str, new: str) -> None:
-    """This changes a file, and the manifest with it, so that only its meaning tells."""
-    path, manifest = out / name, out / "MANIFEST.json"
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-    shown = json.loads(manifest.read_text())
-    shown["files"][name] = sha256(path.read_bytes()).hexdigest()
-    manifest.write_text(json.dumps(shown))
 
 
 @pytest.mark.slow

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from cli.commands import Run
+from cli.commands import Run, edit
 
 QWEN = "qwen3-30b-a3b"
 
@@ -17,17 +15,6 @@ def out(run: Run, project: Path) -> Path:
     """A compiled folder."""
     assert run("compile", "nvfp4_rl", "--model", QWEN, "-o", "out").status == 0
     return project / "out"
-
-
-def edit(out: Path, name: str, old: str, new: str) -> None:
-    """This changes a file, and the manifest with it, so that only its meaning tells."""
-    path, manifest = out / name, out / "MANIFEST.json"
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-    shown = json.loads(manifest.read_text())
-    shown["files"][name] = sha256(path.read_bytes()).hexdigest()
-    manifest.write_text(json.dumps(shown))
 
 
 def test_a_fresh_output_agrees_for_every_target(run: Run, out: Path) -> None:

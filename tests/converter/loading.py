@@ -7,16 +7,13 @@ its own without SGLang, which registers model classes in transformers.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 from unittest.mock import patch
 
-from precc_sglang.upstream.process import Worker
+from precc_sglang.upstream.process import Worker, started
 from precc_sglang.upstream.wire import Job, Loaded, Stop
 
 TESTS = Path(__file__).parents[1]
@@ -26,17 +23,8 @@ POISONS = (0x5A, 0xA5)
 @contextmanager
 def sglang() -> Iterator[Worker]:
     """A live SGLang; its operation `load` is the one below."""
-    command = [sys.executable, "-P", "-c", "from converter.loading import serve; serve()"]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    pipe = subprocess.PIPE
-    with (
-        TemporaryFile() as errors,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=environment) as process,
-    ):
-        try:
-            yield Worker(process, errors)
-        finally:
-            process.communicate()
+    with started([str(TESTS)], ("-c", "from converter.loading import serve; serve()")) as worker:
+        yield worker
 
 
 def serve() -> None:

@@ -15,48 +15,14 @@ import importlib.machinery
 import json
 import os
 import sys
-import types
 import warnings
 from typing import Any
 
 import torch
 
+from precc_te.upstream.standin import ROOT, Finder
+
 warnings.simplefilter("ignore")
-ROOT = "transformer_engine"
-
-
-class Fabricated(types.ModuleType):
-    """A module that has any class, and below it any module, that one asks for."""
-
-    __version__ = "2.20.2"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.__path__ = []
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if name.islower():
-            return importlib.import_module(f"{self.__name__}.{name}")
-        made = type(name, (torch.nn.Module,), {})
-        setattr(self, name, made)
-        return made
-
-
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Every module below `transformer_engine` is fabricated."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.split(".")[0] == ROOT:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec: Any) -> types.ModuleType:
-        return Fabricated(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        pass
 
 
 class Linear(torch.nn.Module):
@@ -106,7 +72,7 @@ class Silent:
 
 def install() -> None:
     """This puts the stand-ins in place of TransformerEngine."""
-    sys.meta_path.insert(0, Finder())
+    sys.meta_path.insert(0, Finder((ROOT,)))
     pytorch: Any = importlib.import_module(f"{ROOT}.pytorch")
     importlib.import_module(ROOT).pytorch = pytorch  # type: ignore[attr-defined]
     for name, layer in {

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 import pytest
 from field.cases import Case
 from field.judging import Ask, cases_for, check_judged
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(find_spec("sglang") is None, reason="SGLang is not installed"),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

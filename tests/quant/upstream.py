@@ -57,7 +57,7 @@ _LOADED: dict[str, dict[str, ModuleType]] = {}
 
 @contextmanager
 def _bare(package: str, *parts: str) -> Iterator[None]:
-    """The package without what its `__init__` does, for the time of a block; skips where it is not installed."""
+    """The package without what its `__init__` does, for the time of a block; fails where it is not installed."""
     own = _taken_out(package)
     try:
         sys.modules |= _LOADED[package] if package in _LOADED else dict(_stand_ins(package, parts))
@@ -70,7 +70,7 @@ def _bare(package: str, *parts: str) -> Iterator[None]:
 def _stand_ins(package: str, parts: Sequence[str]) -> Iterator[tuple[str, ModuleType]]:
     found = find_spec(package)
     if found is None or found.origin is None:
-        pytest.skip(f"{package} is not installed")
+        pytest.fail(f"{package} is not installed: `make test` installs it")
     for part in ("", *parts):
         bare = ModuleType(".".join(filter(None, (package, part))))
         bare.__path__ = [str(Path(found.origin).parent.joinpath(*part.split(".")))]

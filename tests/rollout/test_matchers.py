@@ -1,24 +1,39 @@
-"""The models of SGLang's matchers answer as SGLang's own functions do, on generated lists and names."""
+"""The models of SGLang's matchers answer as SGLang's own functions do, on generated lists and names.
+
+Both versions are asked everything: it is the older code that says that what did not change is shared.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rollout import engine as real
+from rollout import older
 from rollout.support import CHANNELS, INTEGERS, SMALL, bound, config_of, small_graph
 
 from precc.graph.reading import read_model
 from precc_sglang import grammar
 from precc_sglang.methods import choice_of
 from precc_sglang.names import CLASSES
+from precc_sglang.versions import RELEASES, SGLANG, Release
 
 pytestmark = pytest.mark.slow
 
-Engine = Callable[..., Any]
+
+class Engine(NamedTuple):
+    """A worker that has one version of SGLang, and what is modelled of that version."""
+
+    ask: Callable[..., Any]
+    release: Release
+
+    def __call__(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """What its own code answers."""
+        return self.ask(function, *arguments)
+
 
 PACKED = [{fused: list(parts) for fused, parts in built.packed.items()} for built in CLASSES.values()]
 
@@ -101,11 +116,12 @@ def any_lists(dialect: str) -> st.SearchStrategy[list[str]]:
     return st.one_of(lists(dialect), st.lists(wild(dialect), max_size=5))
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    """The worker that has SGLang."""
-    with real.engine() as call:
-        yield call
+@pytest.fixture(scope="module", params=[SGLANG[0], older.VERSION])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """The worker that has the newest SGLang that is modelled, then the one that has the older."""
+    folders = [older.older_folder()] if request.param == older.VERSION else []
+    with real.engine(folders) as call:
+        yield Engine(call, RELEASES[request.param])
 
 
 ENOUGH = settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -147,9 +163,9 @@ def test_globs_match_as_in_the_modelopt_configs(engine: Engine, name: str, liste
 def test_ignore_lists_match_as_in_compressed_tensors(
     engine: Engine, name: str, listed: list[str], packed: dict[str, list[str]]
 ) -> None:
-    """`should_ignore_layer`: exact names, suffixes, regular expressions, fused names that are or are not declared."""
+    """`should_ignore_layer`: exact names, suffixes (in the older, any part), regular expressions, fused names."""
     told = {fused: tuple(parts) for fused, parts in packed.items()}
-    mine = found(modelled(lambda: grammar.ignored(name, listed, told)))
+    mine = found(modelled(lambda: grammar.ignored(name, listed, told, engine.release.ignore_contained)))
     assert mine == engine(real.ignored, name, listed, packed)
 
 
@@ -174,7 +190,7 @@ def test_mixed_maps_resolve_as_in_modelopt_mixed(
     """`resolve_quant_algo`: exact keys, members of a fused module, the first key below, other spellings."""
     told = {fused: tuple(parts) for fused, parts in packed.items()}
     facts = {key: {"quant_algo": algo} for key, algo in layers.items()}
-    key = modelled(lambda: grammar.algorithm_key(name, facts, told))
+    key = modelled(lambda: grammar.algorithm_key(name, facts, told, engine.release.nested_names))
     mine = key if key in (None, real.REFUSED) else grammar.algorithm(facts[key])
     assert mine == engine(real.mixed, name, layers, packed)
 

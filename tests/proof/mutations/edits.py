@@ -134,6 +134,17 @@ def one_unset(state: dict[str, str | None]) -> Iterator[dict[str, str | None]]:
     yield from ({**state, name: None} for name, value in state.items() if value is not None)
 
 
+def one_of_both(shell: str, listed: str) -> Mutation:
+    """A variable unset in one file of an environment and not in the other."""
+
+    def mutation(artifacts: Artifacts) -> Iterator[Artifacts]:
+        for made in environment(shell, listed, one_unset)(artifacts):
+            yield {**artifacts, shell: made[shell]}
+            yield {**artifacts, listed: made[listed]}
+
+    return mutation
+
+
 def one_forgotten(state: dict[str, str | None]) -> Iterator[dict[str, str | None]]:
     """Every variable neither set nor unset: the caller's value stays."""
     yield from ({other: state[other] for other in state if other != name} for name in state)

@@ -21,6 +21,7 @@ from .edits import (
     one_added,
     one_contrary,
     one_forgotten,
+    one_of_both,
     one_unset,
     removed,
     replaced,
@@ -234,12 +235,6 @@ def _in_environment(change: Change) -> Mutation:
     return environment(SHELL, LISTED, change)
 
 
-def _one_file(artifacts: Artifacts) -> Iterator[Artifacts]:
-    for made in _in_environment(one_unset)(artifacts):
-        yield {**artifacts, SHELL: made[SHELL]}
-        yield {**artifacts, LISTED: made[LISTED]}
-
-
 MUTATIONS: dict[str, Mutation] = {
     "an exclusion is removed": in_config(_fewer),
     "an exclusion is for another layer": in_config(_renumbered),
@@ -269,5 +264,5 @@ MUTATIONS: dict[str, Mutation] = {
     "a variable is contradicted": _in_environment(one_contrary({"MAE": "MSE", "MSE": "MAE"})),
     "a variable is set that is unset": _in_environment(one_added(_STALE)),
     "a variable is neither set nor unset": _in_environment(one_forgotten),
-    "the two files of the environment differ": _one_file,
+    "the two files of the environment differ": one_of_both(SHELL, LISTED),
 }

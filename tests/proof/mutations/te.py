@@ -22,6 +22,7 @@ from .edits import (
     one_added,
     one_contrary,
     one_forgotten,
+    one_of_both,
     one_unset,
     removed,
     replaced,
@@ -277,13 +278,6 @@ def _in_environment(change: Change) -> Mutation:
     return environment(SHELL, LISTED, change)
 
 
-def _shell_only(artifacts: Artifacts) -> Iterator[Artifacts]:
-    """Both files by themselves: one is changed, the other is not."""
-    for made in _in_environment(one_unset)(artifacts):
-        yield {**artifacts, SHELL: made[SHELL]}
-        yield {**artifacts, LISTED: made[LISTED]}
-
-
 def _stages_swapped(artifacts: Artifacts) -> Iterator[Artifacts]:
     for one, other in pairwise(_recipe_files(artifacts)):
         yield {**artifacts, one: artifacts[other], other: artifacts[one]}
@@ -339,6 +333,6 @@ MUTATIONS: dict[str, Mutation] = {
     "a variable is contradicted": _in_environment(one_contrary(_CONTRARY)),
     "a variable is set that is unset": _in_environment(one_added(_STALE)),
     "a variable is neither set nor unset": _in_environment(one_forgotten),
-    "the two files of the environment differ": _shell_only,
+    "the two files of the environment differ": one_of_both(SHELL, LISTED),
     "a forbidden argument is allowed": in_json(LISTED, _forbidden),
 }
