@@ -185,9 +185,25 @@ def _is_finite(matrix: Tensor, fill: Fill, together: int) -> bool:
         return fill(source_of(experts[expert, start:stop]), expert, start, stop)
 
     bands = list(_bands(experts, together, workers))
-    alone = workers == 1 or len(bands) == 1
-    tops = map(run, bands) if alone else _pool(workers, os.getpid()).map(run, bands)
-    return max(tops) < int(_kernels().FIRST_NOT_FINITE)
+    return max(_shared(run, bands, min(workers, len(bands)))) < int(_kernels().FIRST_NOT_FINITE)
+
+
+def _shared(run: Callable[[tuple[int, int, int]], int], bands: list[tuple[int, int, int]], workers: int) -> list[int]:
+    """The result of each band, in any order.
+
+    The caller is one of the workers: it need not wait until the others are awake, and never does worse than alone.
+    """
+    left = iter(bands)
+
+    def work() -> list[int]:
+        return [run(band) for band in left]
+
+    helping = [_pool(workers - 1, os.getpid()).submit(work) for _ in range(workers - 1)]
+    try:
+        found = work()
+    finally:
+        late = [each for each in helping if not each.cancel()]
+    return found + [top for each in late for top in each.result()]
 
 
 def _bands(experts: Tensor, together: int, workers: int) -> Iterator[tuple[int, int, int]]:
