@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from generator import policies, tables, verification
+from generator import policies, stored, tables, verification
 
 MARKED = re.compile(r"(<!-- generated: (?P<name>[^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "matrix": policies.matrix,
     "refusals": policies.refusals,
     "versions": verification.versions,
+    "stored": stored.stored,
 }
 
 
