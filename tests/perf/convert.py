@@ -1,8 +1,9 @@
 """A checkpoint from end to end: its routed experts into NVFP4, and everything else copied.
 
-The peer is llm-compressor's model-free path on the same files and cores, where `PRECC_PEER` names a folder that it is
-installed in (it needs another release of compressed-tensors than SGLang does). Page caches are warm for both, after a
-first run of each.
+The peers are llm-compressor's model-free path, where `PRECC_PEER` names a folder that it is installed in (it needs
+another release of compressed-tensors than SGLang does), and ModelOpt's export, where that is installed, on the same
+files and cores. ModelOpt loads the model and runs one short batch through it, as its export needs. Every wall time is
+that of a process from its start; page caches are warm, after a first run of each.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +43,26 @@ CONFIG: dict[str, Any] = {
     "tie_word_embeddings": False,
 }
 
-_PEER_RUN = """
+_LLM_COMPRESSOR = """
 import sys
 from llmcompressor import model_free_ptq
 ignore = ["lm_head", "re:.*embed_tokens$", "re:.*self_attn.*", "re:.*mlp.gate$"]
 model_free_ptq(sys.argv[1], sys.argv[2], scheme="NVFP4A16", ignore=ignore, max_workers=int(sys.argv[3]), device="cpu")
 """
+_MODELOPT = """
+import sys
+sys.modules["transformer_engine"] = None
+import torch, modelopt.torch.quantization as mtq
+from modelopt.torch.export import export_hf_checkpoint
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.bfloat16)
+mtq.quantize(model, mtq.NVFP4_EXPERTS_ONLY_CFG, forward_loop=lambda model: model(torch.arange(512).reshape(1, 512)))
+export_hf_checkpoint(model, export_dir=sys.argv[2])
+"""
+_PEERS = {
+    "llm-compressor, model-free": _LLM_COMPRESSOR if PEER else "",
+    "ModelOpt, export": _MODELOPT if find_spec("modelopt") else "",
+}
 
 
 def measure(times: int, folder: Path) -> Table:
@@ -60,11 +77,10 @@ def measure(times: int, folder: Path) -> Table:
         table.add_column(column, justify="left" if not column else "right")
     ours = _costs(lambda out: run([*_ours(source, folder), str(out)]), folder / "ours", times)
     table.add_row("precc convert", *_figures(ours, size), "1", *_shares(source, folder))
-    if PEER:
-        theirs = _costs(lambda out: _peer(source, out), folder / "theirs", times)
-        table.add_row(
-            "llm-compressor, model-free", *_figures(theirs, size), f"{theirs.wall / ours.wall:.1f}", "", "", ""
-        )
+    for name, program in _PEERS.items():
+        if program:
+            theirs = _costs(partial(_peer, program, source), folder / "theirs", times)
+            table.add_row(name, *_figures(theirs, size), f"{theirs.wall / ours.wall:.1f}", "", "", "")
     return table
 
 
@@ -96,9 +112,9 @@ def _ours(source: Path, folder: Path) -> list[str]:
     return [*PRECC, "convert", *options, str(source)]
 
 
-def _peer(source: Path, out: Path) -> Cost:
-    command = [sys.executable, "-W", "ignore", "-c", _PEER_RUN, str(source), str(out), str(os.cpu_count())]
-    return run(["env", f"PYTHONPATH={PEER}", *command])
+def _peer(program: str, source: Path, out: Path) -> Cost:
+    command = [sys.executable, "-W", "ignore", "-c", program, str(source), str(out), str(os.cpu_count())]
+    return run(["env", f"PYTHONPATH={PEER}" if program == _LLM_COMPRESSOR else "PYTHONPATH=", *command])
 
 
 def _costs(convert: Callable[[Path], Cost], out: Path, times: int) -> Cost:
