@@ -21,7 +21,8 @@ class Contract:
     Compared by identity: two contracts decide the same if their digests are equal.
 
     `kv_cache` is the format of the rollout server's KV cache. `targets` are the backends the policy is for; None
-    means all of them. Layouts and engine versions take part in what is emitted and never in the digest.
+    means all of them. `beneath` are engines that a target starts itself, whose rules hold although none is a target.
+    Layouts and engine versions take part in what is emitted and never in the digest.
     """
 
     model: ModelGraph
@@ -31,6 +32,7 @@ class Contract:
     train: TrainLayout = field(default_factory=TrainLayout)
     rollout: RolloutLayout = field(default_factory=RolloutLayout)
     targets: tuple[str, ...] | None = None
+    beneath: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -51,6 +53,10 @@ class Contract:
     def wants(self, target: str) -> bool:
         """Whether the contract is for a target."""
         return self.targets is None or target in self.targets
+
+    def runs(self, engine: str) -> bool:
+        """Whether an engine runs the contract: as a target, or beneath one."""
+        return self.wants(engine) or engine in self.beneath
 
     def __getitem__(self, name: str) -> Entry:
         """The entry of one checkpoint tensor, named with or without `.weight`. Raises KeyError."""

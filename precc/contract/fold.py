@@ -37,7 +37,7 @@ def by_decision(entry: Entry) -> Hashable:
 def by_cause(entry: Entry) -> Hashable:
     """This keeps apart what differs in anything that the contract's file records."""
     tensor = entry.tensor
-    return entry.decision, tensor.shape, tensor.dtype, tensor.role, tensor.stored_block, entry.cause
+    return entry.decision, tensor.shape, tensor.role, tensor.form, entry.cause
 
 
 def fold(entries: Iterable[Entry], alike: Alike = by_decision) -> tuple[Folded, ...]:

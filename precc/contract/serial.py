@@ -12,6 +12,7 @@ from precc.contract.entry import Cause, Entry
 from precc.contract.fold import LAYER, Folded, by_cause, fold
 from precc.contract.layout import RolloutLayout, TrainLayout
 from precc.formats import Decision
+from precc.graph.forms import Form
 from precc.graph.model import EXPERT, ModelGraph, Tensor
 from precc.syntax.words import Role
 
@@ -111,7 +112,7 @@ def _tensor_to_json(tensor: Tensor, layers: range | None, experts: range | None)
         "layers": _ends(layers),
         "experts": _ends(experts),
         "shape": list(tensor.shape),
-        "dtype": tensor.dtype,
+        "dtype": tensor.form.dtype,
         "role": tensor.role.value if tensor.role else None,
         "part": tensor.part,
         "within": sorted(role.value for role in tensor.within),
@@ -124,7 +125,9 @@ def _tensor_to_json(tensor: Tensor, layers: range | None, experts: range | None)
         "outer": tensor.outer.value if tensor.outer else None,
         "outer_depth": tensor.outer_depth,
         "tied_to": tensor.tied_to,
-        "stored_block": list(tensor.stored_block) if tensor.stored_block else None,
+        "stored_block": list(tensor.form.block) if tensor.form.block else None,
+        "stored_words": list(tensor.form.words),
+        "stored_apart": list(tensor.form.apart),
         "interleaved": tensor.interleaved,
     }
     return {key: value for key, value in facts.items() if value is not False and value not in (None, [], {})}
@@ -156,7 +159,6 @@ def _tensor(facts: dict[str, Any], layer: int | None) -> Tensor:
         path=tuple(EXPERT if word == EXPERT else closed(word) for word in facts["path"].split(".")),
         parameter=facts.get("parameter", ""),
         shape=tuple(facts.get("shape", ())),
-        dtype=facts["dtype"],
         role=Role(facts["role"]) if "role" in facts else None,
         part=facts["part"],
         within=frozenset(Role(role) for role in facts.get("within", ())),
@@ -171,6 +173,15 @@ def _tensor(facts: dict[str, Any], layer: int | None) -> Tensor:
         outer=Role(facts["outer"]) if "outer" in facts else None,
         outer_depth=facts.get("outer_depth", 0),
         tied_to=facts.get("tied_to"),
-        stored_block=tuple(facts["stored_block"]) if "stored_block" in facts else None,
+        form=_form(facts),
         interleaved=facts.get("interleaved", False),
+    )
+
+
+def _form(facts: dict[str, Any]) -> Form:
+    return Form(
+        facts["dtype"],
+        tuple(facts["stored_block"]) if "stored_block" in facts else None,
+        tuple(facts.get("stored_words", ())),
+        tuple(facts.get("stored_apart", ())),
     )

@@ -69,7 +69,7 @@ def _like(small: Tensor, large: Tensor, experts: Sequence[int]) -> Tensor:
     if large.experts is not None:
         positions = [position for position, expert in enumerate(experts) if expert in large.experts]
         kept = range(positions[0], positions[-1] + 1)
-    return replace(small, experts=kept, dtype=large.dtype, stored_block=large.stored_block)
+    return replace(small, experts=kept, form=large.form)
 
 
 # --- which layers ------------------------------------------------------------------------------------

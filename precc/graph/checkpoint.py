@@ -1,35 +1,42 @@
 """A checkpoint as a model graph: what its headers hold, explained by the family's table.
 
-The configuration says what has to be there, the headers what is, and in which dtype. Only three things may be
+The configuration says what has to be there, the headers what is, and in which form. Only three things may be
 absent: a head tied to the embedding, a whole multi-token-prediction layer, and that layer's copies of
-embedding and head. What is there and unexplained is an error.
+embedding and head. A stack of experts may be stored one expert by one. What is there and unexplained is an error.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from math import prod
 from pathlib import Path
 from typing import TypeAlias
 
 from precc.graph.config import Description, describe, load_json
 from precc.graph.errors import ModelError, nearest, or_list, shorten
+from precc.graph.forms import UNQUANTIZED, Form
 from precc.graph.headers import Stored, read_headers
+from precc.graph.layouts import CODES, COMPANIONS, STACKED_PARTS, Unknown, form_of, taken_apart
 from precc.graph.model import EXPERT, ModelGraph, Tensor
+from precc.graph.storage import one_format
 from precc.syntax.words import Role
 
-_SCALE = "_scale_inv"
-"""Appended to the name of an FP8 weight, for the scales of its blocks."""
+WEIGHT = "weight"
+"""The word of a weight itself, whatever its own name is."""
 
-_DTYPES = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "F8_E4M3": "fp8"}
-_SCALE_DTYPES = ("F32", "BF16", "F8_E8M0")
-_BLOCK = (128, 128)
+Endings: TypeAlias = tuple[tuple[str, str], ...]
 
-Shape: TypeAlias = tuple[int, ...]
-Storage: TypeAlias = tuple[str, tuple[int, int] | None]
-"""A dtype, and the block that shares a scale."""
+_UNUSED = ("inv_freq",)
+"""The last word of buffers that old checkpoints hold and nothing reads, in modules called `rotary_emb`."""
+
+_TABLES = ("tid2eid",)
+"""The last words of tables of integers that tokens are looked up in: no weights, and none of a weight's parts."""
+
+_CACHE_SCALES = ("k_scale", "v_scale", "q_scale", "kv_scale", "output_scale")
+"""The last words of single numbers that scale the KV cache and what goes into it: they belong to no weight."""
 
 
 def read_checkpoint(folder: Path, files: Sequence[Path], name: str) -> ModelGraph:
@@ -40,18 +47,17 @@ def read_checkpoint(folder: Path, files: Sequence[Path], name: str) -> ModelGrap
             f"{folder} has safetensors but no `config.json`",
             "The configuration says which family the tensors are of; put it beside them.",
         )
-    stored = read_headers(_without_consolidated(files))
+    stored = read_headers(files)
     raw = load_json(config)
-    description = describe(raw, str(config))
+    description = describe(raw, str(config), by_headers=True)
     if description.facts["tie_word_embeddings"]:
-        description = describe(raw, str(config), lm_head_stored="lm_head.weight" in stored)
+        head = any(module.endswith("lm_head") for module in map(_module, stored))
+        description = describe(raw, str(config), head, by_headers=True)
     return _Checkpoint(folder, stored).graph(description, name)
 
 
-def _without_consolidated(files: Sequence[Path]) -> Sequence[Path]:
-    """Some releases ship the weights a second time, under the names of their own framework."""
-    shards = [file for file in files if not file.name.startswith("consolidated")]
-    return shards or files
+def _module(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 class _Checkpoint:
@@ -59,7 +65,9 @@ class _Checkpoint:
 
     def __init__(self, folder: Path, stored: dict[str, Stored]) -> None:
         self._folder = folder
-        self._left = {name: value for name, value in stored.items() if not name.endswith("rotary_emb.inv_freq")}
+        self._left = _used(stored)
+        there = {name.rpartition(".")[2] for name in stored}
+        self._companions = tuple(word for word in COMPANIONS if word in there)
 
     def graph(self, description: Description, name: str) -> ModelGraph:
         regular = description.graph(name)
@@ -68,59 +76,93 @@ class _Checkpoint:
         if self._left:
             raise self._unexplained(next(iter(self._left)), regular)
         graph = replace(regular, tensors=tensors)
-        scaled = any(tensor.stored_block for tensor in tensors)
-        facts = {**regular.config, "quantization": "fp8_block" if scaled else None}
+        facts = {**regular.config, "quantization": one_format(tensor.form for tensor in tensors)}
         if "num_mtp_layers" in facts:
             facts["num_mtp_layers"] = graph.mtp_layers
         return replace(graph, config=facts)
 
     def _present(self, tensors: Sequence[Tensor]) -> Iterator[Tensor]:
         """The tensors that have to be stored, those left out that may be absent and are."""
-        stored_mtp = {tensor.mtp for tensor in tensors if tensor.mtp is not None and self._has(tensor)}
+        stored_mtp = {tensor.mtp for tensor in tensors if tensor.mtp is not None and self._is_there(tensor)}
         for tensor in tensors:
             copy = tensor.mtp is not None and tensor.role in (Role.EMBEDDING, Role.LM_HEAD)
-            if (tensor.mtp is None or tensor.mtp in stored_mtp) and (not copy or self._has(tensor)):
+            if (tensor.mtp is None or tensor.mtp in stored_mtp) and (not copy or self._is_there(tensor)):
                 yield tensor
 
-    def _has(self, tensor: Tensor) -> bool:
-        return any(name in self._left for name in _names(tensor))
+    def _is_there(self, tensor: Tensor) -> bool:
+        return self._has(tensor) or any(map(self._has, _apart(tensor)))
 
     def _take(self, tensor: Tensor) -> Iterator[Tensor]:
-        """The tensor as it is stored; a range of experts in as many parts as there are changes of dtype."""
-        *_, scales = replace(tensor, stored_block=_BLOCK).stored_shapes() if tensor.is_gemm else ((),)
-        stored = [self._storage(name, tensor.shape, scales) for name in _names(tensor)]
+        """The tensor as it is stored; a range of experts in as many parts as there are changes of form."""
+        apart = _apart(tensor)
+        if any(map(self._has, apart)) and not self._has(tensor):
+            yield self._put_together(tensor, apart)
+            return
+        forms = self._forms(tensor)
         if tensor.experts is None:
-            yield _stored_as(tensor, stored[0])
+            yield _stored_as(tensor, forms[0])
             return
         start = tensor.experts.start
-        for storage, run in groupby(stored):
+        for form, run in groupby(forms):
             end = start + sum(1 for _ in run)
-            yield _stored_as(tensor.narrowed(range(start, end)), storage)
+            yield _stored_as(tensor.narrowed(range(start, end)), form)
             start = end
 
-    def _storage(self, name: str, shape: Shape, scales: Shape) -> Storage:
-        found = self._left.pop(name, None)
-        scale = self._left.pop(name + _SCALE, None)
-        if found is None:
-            raise self._missing(name)
-        if found.shape != shape:
-            raise self._error(name, f"has the shape {list(found.shape)}, but `config.json` gives {list(shape)}")
-        if found.dtype not in _DTYPES:
-            raise self._error(name, f"is stored as {found.dtype}, which is no dtype of a weight known here")
-        dtype = _DTYPES[found.dtype]
-        if (dtype == "fp8") is (scale is None):
-            what = f"is FP8 but has no `{_SCALE}`" if scale is None else f"has `{_SCALE}` but is {found.dtype}"
-            raise self._error(name, what)
-        if scale is None:
-            return dtype, None
-        self._check_scale(name + _SCALE, scale, scales)
-        return dtype, _BLOCK
+    def _put_together(self, stack: Tensor, apart: Sequence[Tensor]) -> Tensor:
+        """A stack whose experts are stored one by one, all in one form."""
+        forms = {form: single.module for single in apart for form in self._forms(single)}
+        if len(forms) > 1:
+            (form, module), (other, second), *_ = forms.items()
+            raise self._error(
+                module, f"is stored as {form}, `{shorten(second, 100)}` as {other}: one stack of experts has one form"
+            )
+        return replace(stack, form=next(iter(forms))._replace(apart=tuple(single.path[-1] for single in apart)))
 
-    def _check_scale(self, name: str, scale: Stored, shape: Shape) -> None:
-        if scale.shape != shape:
-            raise self._error(name, f"has the shape {list(scale.shape)}, but 128×128 blocks give {list(shape)}")
-        if scale.dtype not in _SCALE_DTYPES:
-            raise self._error(name, f"is stored as {scale.dtype}, which is no dtype of a scale known here")
+    # --- one weight ------------------------------------------------------------------------------------
+
+    def _forms(self, tensor: Tensor) -> list[Form]:
+        """The form of each expert's weight, or the one form."""
+        endings = self._endings(tensor)
+        spelled = tuple(ending for _, ending in endings)
+        take, known, forms = self._left.pop, dict[tuple[Stored | None, ...], Form](), []
+        for module in tensor.modules():
+            found = tuple([take(module + ending, None) for ending in spelled])
+            form = known.get(found)
+            if form is None:
+                form = known[found] = self._form(module, tensor, endings, found)
+            forms.append(form)
+        return forms
+
+    def _form(self, module: str, tensor: Tensor, endings: Endings, found: Sequence[Stored | None]) -> Form:
+        stored = {word: one for (word, _), one in zip(endings, found, strict=True) if one is not None}
+        own, shape = stored.get(WEIGHT), tensor.shape
+        if not CODES & stored.keys():
+            raise self._missing(module + endings[0][1])
+        if own is not None and len(stored) == 1 and own.dtype in UNQUANTIZED:
+            if own.shape != shape:
+                what = f"has the shape {list(own.shape)}, but `config.json` gives {list(shape)}"
+                raise self._error(module + endings[0][1], what)
+            return Form(UNQUANTIZED[own.dtype])
+        try:
+            return form_of(stored, shape, tensor.contraction if tensor.contracted else len(shape) - 1)
+        except Unknown as problem:
+            name = module + dict(reversed(endings))[problem.word]
+            raise self._error(name, problem.what, f"`config.json` gives this weight {list(shape)}.") from None
+
+    def _endings(self, tensor: Tensor) -> Endings:
+        """The words of what can be stored for a weight, each with what follows the module's name then."""
+        if tensor.parameter:
+            words = self._companions if len(tensor.shape) > 1 else ()
+            return ((WEIGHT, f".{tensor.parameter}"), *((word, f".{word}") for word in words))
+        shortened = [(word, word.removeprefix(WEIGHT)) for word in COMPANIONS if word.startswith(WEIGHT)]
+        return ((WEIGHT, ""), *shortened, *((word, f"_{word}") for word in COMPANIONS))
+
+    def _has(self, tensor: Tensor) -> bool:
+        """Whether anything is stored for a tensor, for one of a range of experts."""
+        endings = self._endings(tensor)
+        return any(module + ending in self._left for module in tensor.modules() for _, ending in endings)
+
+    # --- what is wrong ---------------------------------------------------------------------------------
 
     def _missing(self, name: str) -> ModelError:
         near = nearest(name, _beside(name, self._left), 1)
@@ -140,16 +182,33 @@ class _Checkpoint:
         return ModelError(f"{self._folder}: `{shorten(name, 100)}` {what}", help)
 
 
-def _stored_as(tensor: Tensor, storage: Storage) -> Tensor:
-    if storage == (tensor.dtype, tensor.stored_block):
-        return tensor
-    return replace(tensor, dtype=storage[0], stored_block=storage[1])
+def _used(stored: Mapping[str, Stored]) -> dict[str, Stored]:
+    """What is stored without what belongs to no weight."""
+    words = {name.rpartition(".")[2] for name in stored}
+    if words.isdisjoint((*_UNUSED, *_TABLES, *_CACHE_SCALES)):
+        return dict(stored)
+    return {name: one for name, one in stored.items() if not _is_unused(name, one)}
 
 
-def _names(tensor: Tensor) -> Iterator[str]:
-    """The stored name of each expert's tensor, or the one name."""
-    end = f".{tensor.parameter}" if tensor.parameter else ""
-    return (module + end for module in tensor.modules())
+def _is_unused(name: str, stored: Stored) -> bool:
+    module, _, word = name.rpartition(".")
+    if word in _CACHE_SCALES:
+        return "attn" in module and prod(stored.shape) == 1
+    return word in _TABLES or (word in _UNUSED and module.endswith("rotary_emb"))
+
+
+def _apart(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The weights of every expert of a stack, as they are named where they are stored one by one."""
+    parts = STACKED_PARTS.get(tensor.part, ()) if tensor.stacked and not tensor.parameter else ()
+    if not parts:
+        return ()
+    shape = taken_apart(parts, tensor.shape, tensor.contraction)
+    single = replace(tensor, parameter=WEIGHT, shape=shape, contracted=(1,), experts=range(tensor.stacked))
+    return tuple(replace(single, path=(*tensor.path[:-1], EXPERT, part), part=part) for part in parts)
+
+
+def _stored_as(tensor: Tensor, form: Form) -> Tensor:
+    return tensor if form == tensor.form else replace(tensor, form=form)
 
 
 def _beside(name: str, names: Iterable[str]) -> Iterator[str]:
@@ -159,8 +218,10 @@ def _beside(name: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def _layer(name: str) -> list[str]:
-    *layer, rest = name.split(".", 3)
-    return layer if len(layer) == 3 and rest else []
+    """The components up to the first number; none for what stands outside all layers."""
+    words = name.split(".")
+    number = next((at for at, word in enumerate(words) if word.isdecimal()), None)
+    return [] if number is None else words[: number + 1]
 
 
 def _names_like(name: str, tensors: Sequence[Tensor]) -> Iterator[str]:

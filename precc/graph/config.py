@@ -10,15 +10,23 @@ from typing import Any
 
 from precc.graph.errors import MISSING, FieldError, ModelError, nearest, or_list, shorten
 from precc.graph.families import families
-from precc.graph.families.expand import Storage, expand
+from precc.graph.families.expand import expand
 from precc.graph.families.table import Facts, Family
 from precc.graph.model import ModelGraph
+from precc.graph.storage import FIELD, Storage, storage_of
 
 MAX_CONFIG_BYTES = 4 * 2**20
 
 _HELP = "Name a model's `config.json`."
 
-_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+LEGACY = "hf_quant_config.json"
+"""Where ModelOpt says how weights are stored, beside a `config.json` that may not."""
+
+TEXT = "text_config"
+"""The section of a multimodal wrapper that holds the language model's fields."""
+
+TOWERS = ("vision_config",)
+"""Its other sections that fields are read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,16 @@ class Description:
 def read_config(path: Path) -> ModelGraph:
     """The graph of a `config.json`, named after its folder (or after the file, if that has another name)."""
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return describe(load_json(path), str(path)).graph(name)
+    return describe(_with_quantization(load_json(path), path), str(path)).graph(name)
+
+
+def _with_quantization(raw: Mapping[str, object], path: Path) -> Mapping[str, object]:
+    """The configuration with what `hf_quant_config.json` beside it says, where it does not say that itself."""
+    beside = path.with_name(LEGACY)
+    if path.name != "config.json" or FIELD in _flatten(raw) or not beside.exists():
+        return raw
+    shown = load_json(beside).get("quantization")
+    return {**raw, FIELD: {"quant_method": "modelopt", **shown}} if isinstance(shown, dict) else raw
 
 
 def load_json(path: Path) -> Mapping[str, object]:
@@ -67,31 +84,39 @@ def load_json(path: Path) -> Mapping[str, object]:
     return raw
 
 
-def describe(raw: Mapping[str, object], source: str, lm_head_stored: bool | None = None) -> Description:
+def describe(
+    raw: Mapping[str, object], source: str, lm_head_stored: bool | None = None, by_headers: bool = False
+) -> Description:
     """What a configuration says, `source` being its file in messages. Raises ModelError.
 
     No configuration says whether a head that is tied to the embedding is stored beside it; unless told
-    otherwise, it is not.
+    otherwise, it is not. Where `by_headers` is set, how weights are stored is not taken from the configuration.
     """
     flat = _flatten(raw)
     try:
         family, architecture = _family(flat, source)
         facts = _facts(family, flat)
         facts["lm_head_stored"] = not facts["tie_word_embeddings"] if lm_head_stored is None else lm_head_stored
-        storage = _storage(flat)
+        storage = storage_of(flat, by_headers)
     except FieldError as error:
         raise error.at(source) from None
     facts["torch_dtype"] = storage.dtype
-    facts["quantization"] = "fp8_block" if storage.fp8_block else None
+    facts["quantization"] = storage.format
     if storage.scale_fmt is not None:
         facts["scale_fmt"] = storage.scale_fmt
     return Description(family, architecture, facts, storage)
 
 
 def _flatten(raw: Mapping[str, object]) -> Mapping[str, object]:
-    """The language model's fields on one level; a multimodal wrapper keeps them in `text_config`."""
-    text = raw.get("text_config")
-    return {**text, **raw} if isinstance(text, dict) else raw
+    """The language model's fields on one level; a multimodal wrapper keeps them in `text_config`.
+
+    Those of a tower stay under its section: `vision_config.depth`.
+    """
+    text, *towers = (raw.get(section) for section in (TEXT, *TOWERS))
+    found: dict[str, object] = {**text, **raw} if isinstance(text, dict) else dict(raw)
+    for section, tower in zip(TOWERS, towers, strict=True):
+        found |= {f"{section}.{key}": value for key, value in tower.items()} if isinstance(tower, dict) else {}
+    return found
 
 
 def _family(raw: Mapping[str, object], source: str) -> tuple[Family, str]:
@@ -147,40 +172,3 @@ def _facts(family: Family, raw: Mapping[str, object]) -> dict[str, Any]:
         facts[field.fact] = field.read(raw, facts)
     facts.update(family.derive(facts))
     return facts
-
-
-def _storage(raw: Mapping[str, object]) -> Storage:
-    dtype = raw.get("torch_dtype") or raw.get("dtype") or "bfloat16"
-    if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise FieldError("torch_dtype", dtype, " or ".join(_DTYPES))
-    quantization = raw.get("quantization_config")
-    if quantization is None:
-        return Storage(_DTYPES[dtype])
-    if not isinstance(quantization, dict):
-        raise FieldError("quantization_config", quantization, "an object or null")
-    return Storage(_DTYPES[dtype], _block(quantization), _kept(quantization), _scale_fmt(quantization))
-
-
-def _block(quantization: Mapping[str, object]) -> tuple[int, int]:
-    method = quantization.get("quant_method", MISSING)
-    if method != "fp8":
-        raise FieldError("quantization_config.quant_method", method, "fp8, or the model be given unquantized")
-    block = quantization.get("weight_block_size", MISSING)
-    if block != [128, 128]:
-        raise FieldError("quantization_config.weight_block_size", block, "[128, 128]")
-    return 128, 128
-
-
-def _scale_fmt(quantization: Mapping[str, object]) -> str | None:
-    """`ue8m0` where the checkpoint declares its FP32 block scales to be powers of two."""
-    declared = quantization.get("scale_fmt")
-    if declared not in (None, "ue8m0", "float"):
-        raise FieldError("quantization_config.scale_fmt", declared, "ue8m0 or float")
-    return "ue8m0" if declared == "ue8m0" else None
-
-
-def _kept(quantization: Mapping[str, object]) -> frozenset[str]:
-    kept = quantization.get("modules_to_not_convert") or []
-    if not isinstance(kept, list) or not all(isinstance(name, str) for name in kept):
-        raise FieldError("quantization_config.modules_to_not_convert", kept, "a list of module names")
-    return frozenset(kept)

@@ -40,8 +40,13 @@ MISSING = object()
 
 
 def shorten(text: str, width: int = 60) -> str:
-    """The start of a text that may be of any length."""
-    return text if len(text) <= width else f"{text[:width]}…"
+    """The start of a text that may be of any length and hold anything: what cannot be printed is escaped."""
+    start = text if len(text) <= width else f"{text[:width]}…"
+    return start if start.isprintable() else "".join(map(_printable, start))
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
 def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:

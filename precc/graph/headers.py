@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import prod
@@ -23,24 +24,26 @@ MAX_AXIS = 2**48
 
 _HELP = "The file may be truncated or not be a safetensors file; fetch it again."
 
-_BYTES = {
-    "F64": 8,
-    "F32": 4,
-    "F16": 2,
-    "BF16": 2,
-    "F8_E4M3": 1,
-    "F8_E5M2": 1,
-    "F8_E8M0": 1,
-    "I64": 8,
-    "I32": 4,
-    "I16": 2,
-    "I8": 1,
-    "U64": 8,
-    "U32": 4,
-    "U16": 2,
-    "U8": 1,
-    "BOOL": 1,
+_READABLE = "See to the file, and whether this user may read it."
+
+_BITS = {
+    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
+    **dict.fromkeys(("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I8", "U8", "BOOL"), 8),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    "F4": 4,
 }
+"""What one element of a dtype takes, for all dtypes of the format."""
+
+KINDS = {
+    stat.S_IFDIR: "is a folder, no file",
+    stat.S_IFIFO: "is a named pipe, no file",
+    stat.S_IFSOCK: "is a socket, no file",
+    stat.S_IFCHR: "is a device, no file",
+    stat.S_IFBLK: "is a device, no file",
+}
+"""What a path can be that is no file."""
 
 
 class Stored(NamedTuple):
@@ -99,8 +102,11 @@ def _read_header(file: Path, lengths: dict[Stored, tuple[Stored, int]]) -> dict[
 def _load(file: Path) -> tuple[dict[str, object], int, int]:
     """The JSON of a header, where the weights begin after it, and how many bytes they are."""
     try:
-        with file.open("rb") as stream:
-            total = os.fstat(stream.fileno()).st_size
+        with open(file, "rb", buffering=0, opener=_at_once) as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ModelError(f"{file} {KINDS.get(stat.S_IFMT(status.st_mode), 'is no file')}", _READABLE)
+            total = status.st_size
             length = int.from_bytes(stream.read(8), "little")
             if total < 8 or length > total - 8:
                 raise ModelError(f"{file}: its header of {length:,} bytes is longer than the file", _HELP)
@@ -109,7 +115,7 @@ def _load(file: Path) -> tuple[dict[str, object], int, int]:
             text = stream.read(length)
             header = json.loads(text)
     except OSError as error:
-        raise ModelError(f"{file} cannot be read: {error.strerror or error}") from None
+        raise ModelError(f"{file} cannot be read: {error.strerror or error}", _READABLE) from None
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{file}: its header is not valid JSON: {shorten(str(error), 120)}", _HELP) from None
     if not isinstance(header, dict):
@@ -119,14 +125,22 @@ def _load(file: Path) -> tuple[dict[str, object], int, int]:
     return header, 8 + length, total - 8 - length
 
 
+def _at_once(path: str, flags: int) -> int:
+    """A named pipe that nobody writes into is opened without waiting for somebody."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def _repeated(text: bytes) -> str:
     """The first name that stands twice in a header."""
     twice: list[str] = []
 
     def note(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        names = [name for name, _ in pairs]
-        twice.extend(name for place, name in enumerate(names) if name in names[:place])
-        return dict(pairs)
+        found: dict[str, object] = {}
+        for name, value in pairs:
+            if name in found:
+                twice.append(name)
+            found[name] = value
+        return found
 
     json.loads(text, object_pairs_hook=note)
     return f"`{shorten(twice[0], 100)}`" if twice else "the place of a tensor"
@@ -169,12 +183,12 @@ class _Layout:
     def _entry(self, name: str, entry: object) -> tuple[Stored, int, int]:
         try:
             start, end = entry["data_offsets"]  # type: ignore[index]
-            read = Stored(entry["dtype"], tuple(entry["shape"]))  # type: ignore[index]
-            known = self._lengths.get(read)
+            read = entry["dtype"], tuple(entry["shape"])  # type: ignore[index]
+            known = self._lengths.get(read)  # type: ignore[call-overload]
         except (TypeError, KeyError, ValueError):
             raise self._error(name, "has no `dtype`, `shape` and `data_offsets` that make sense") from None
         if known is None:
-            known = self._lengths[read] = read, self._length(name, read)
+            known = self._keep(name, Stored(*read))
         tensor, length = known
         if type(start) is not int or type(end) is not int or start < 0 or end - start != length:
             raise self._error(name, "has another length than its shape and dtype give")
@@ -182,13 +196,20 @@ class _Layout:
             raise self._error(name, "ends beyond the end of the file")
         return tensor, start, end
 
+    def _keep(self, name: str, tensor: Stored) -> tuple[Stored, int]:
+        found = self._lengths[tensor] = tensor, self._length(name, tensor)
+        return found
+
     def _length(self, name: str, tensor: Stored) -> int:
-        if tensor.dtype not in _BYTES:
+        if tensor.dtype not in _BITS:
             raise self._error(name, f"has the unknown dtype {shorten(repr(tensor.dtype))}")
         axes = tensor.shape
         if len(axes) > MAX_AXES or not all(type(size) is int and 0 <= size <= MAX_AXIS for size in axes):
             raise self._error(name, f"has the shape {shorten(str(list(axes)))}")
-        return prod(axes) * _BYTES[tensor.dtype]
+        bits = prod(axes) * _BITS[tensor.dtype]
+        if bits % 8:
+            raise self._error(name, f"has the shape {shorten(str(list(axes)))}, which {tensor.dtype} does not fill")
+        return bits // 8
 
     def _error(self, name: str, what: str) -> ModelError:
         return ModelError(f"{self._file}: `{shorten(name, 100)}` {what}", _HELP)

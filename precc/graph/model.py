@@ -9,6 +9,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, Literal, TypeAlias
 
+from precc.graph.forms import BF16, Block, Form
 from precc.syntax.words import Role
 
 EXPERT = "{e}"
@@ -45,7 +46,6 @@ class Tensor:
     path: tuple[str, ...]
     parameter: str
     shape: tuple[int, ...]
-    dtype: str
     role: Role | None
     part: str
     within: frozenset[Role] = frozenset()
@@ -60,7 +60,7 @@ class Tensor:
     outer: Role | None = None
     outer_depth: int = 0
     tied_to: str | None = None
-    stored_block: tuple[int, int] | None = None
+    form: Form = BF16
     interleaved: bool = False
 
     @property
@@ -115,6 +115,12 @@ class Tensor:
         """The axis that blocks run along; the last one where two are contracted."""
         return self.contracted[-1]
 
+    @property
+    def stacked(self) -> int:
+        """How many experts' matrices stand one behind the other in this tensor; 0 if it is no stack."""
+        is_stack = self.role is Role.ROUTED_EXPERTS and self.is_gemm and len(self.shape) == 3
+        return self.shape[0] if is_stack else 0
+
     def has_role(self, role: Role) -> bool:
         return role is self.role or role in self.within
 
@@ -127,13 +133,26 @@ class Tensor:
         """The same weight of fewer experts."""
         return replace(self, experts=experts)
 
+    @property
+    def dtype(self) -> str:
+        """What its stored numbers are: `bf16`, `fp32`, `fp8`, `nvfp4`…"""
+        return self.form.dtype
+
+    @property
+    def stored_block(self) -> Block | None:
+        """What shares a scale in the checkpoint."""
+        return self.form.block
+
+    def stored(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """The stored tensors of one expert: their words, as `precc.graph.layouts` says, and their shapes."""
+        from precc.graph.layouts import stored_shapes
+
+        axis = self.contraction if self.contracted else len(self.shape) - 1
+        return stored_shapes(self.form, self.shape, axis)
+
     def stored_shapes(self) -> Iterator[tuple[int, ...]]:
-        """The shapes of the stored tensors of one expert: the weight, and its block scales if stored in FP8."""
-        yield self.shape
-        if self.stored_block is not None:
-            rows, columns = self.stored_block
-            *lead, high, wide = self.shape
-            yield (*lead, -(-high // rows), -(-wide // columns))
+        """The shapes of the stored tensors of one expert, codes first: one, unless it is stored in low precision."""
+        return (shape for _, shape in self.stored())
 
 
 def natural(name: str) -> list[tuple[bool, int, str]]:
@@ -181,8 +200,8 @@ class ModelGraph:
 
     @cached_property
     def expert_count(self) -> int:
-        """Routed experts a layer; 0 for a dense model."""
-        return max((t.experts.stop for t in self.tensors if t.experts is not None), default=0)
+        """Routed experts a layer, stored one by one or stacked; 0 for a dense model."""
+        return max((t.stacked if t.experts is None else t.experts.stop for t in self.tensors), default=0)
 
     @cached_property
     def mtp_layers(self) -> int:

@@ -29,13 +29,17 @@ def read_model(text: str) -> ModelGraph:
         return _folder(path)
     if path.suffix == ".safetensors":
         from precc.graph.checkpoint import read_checkpoint
+        from precc.graph.shards import check_file
 
+        check_file(path, path.parent)
         return read_checkpoint(path.parent, [path], path.stem)
     return read_config(path)
 
 
 def _folder(folder: Path) -> ModelGraph:
-    shards = sorted(folder.glob("*.safetensors"))
+    from precc.graph.shards import shards_of
+
+    shards = shards_of(folder)
     if shards:
         from precc.graph.checkpoint import read_checkpoint
 

@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-from precc.graph.config import describe
+from precc.graph.config import TEXT, describe
 from precc.graph.errors import ModelError
 from precc.graph.families import families
-from precc.graph.families.expand import Storage, expand
+from precc.graph.families.expand import expand
 from precc.graph.families.table import Facts, Family
 from precc.graph.model import ModelGraph, Tensor
+from precc.graph.storage import Storage, declared
+from precc.syntax.words import Role
 
 BLOCK = 128
 """The widest block of any format; what divides a size beyond it changes nothing."""
@@ -35,12 +37,19 @@ MULTIPLES: Mapping[str, int] = {"hidden_size": 2, "intermediate_size": 3, "vocab
 
 WIDTHS = (
     *("hidden_size", "intermediate_size", "vocab_size", "moe_intermediate_size"),
-    *("q_lora_rank", "kv_lora_rank"),
+    *("q_lora_rank", "kv_lora_rank", "o_lora_rank"),
+    *("vision_hidden_size", "vision_intermediate_size"),
 )
 """The facts that are sizes by themselves."""
 
 HEADS = ("num_attention_heads", "num_key_value_heads", "index_n_heads")
 """The facts that are counts of heads, whose widths stay."""
+
+LISTED = ("indexer_types", "mlp_layer_types", "layer_types", "compress_ratios")
+"""The facts that say something of each layer, one after the other."""
+
+INTERVALS = {"full_attention_interval": "full_layers", "interleave_moe_layer_step": "moe_layers"}
+"""The facts that say every how many layers one is of a kind, and the lists of these."""
 
 _ROPE = {"rope_theta": 10000.0, "max_position_embeddings": 4096}
 _COMMON: Mapping[str, Any] = {**_ROPE, "rms_norm_eps": 1e-6, "hidden_act": "silu"}
@@ -56,13 +65,36 @@ _YARN = {
     "original_max_position_embeddings": 1024,
 }
 _LATENT = {**_GROUPS, "rope_scaling": _YARN}
+_ROTATED = {"rope_type": "default", "mrope_interleaved": True}
+_PARTLY = {"partial_rotary_factor": 0.25, "norm_topk_prob": True}
+_QWEN3_5 = {
+    **_PARTLY,
+    "rope_parameters": {
+        **_ROTATED,
+        "mrope_section": [11, 11, 10],
+        "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.25,
+    },
+}
+
+_GEMMA3 = {"sliding_window": 512, "query_pre_attn_scalar": 256, "hidden_activation": "gelu_pytorch_tanh"}
 
 UNSEEN: Mapping[str, Mapping[str, Any]] = {
     "qwen3_moe": {"norm_topk_prob": True},
+    "qwen3_next": _PARTLY,
+    "qwen3_5": _QWEN3_5,
+    "qwen3_5_moe": _QWEN3_5,
+    "qwen3_vl_moe": {"norm_topk_prob": True, "rope_scaling": {**_ROTATED, "mrope_section": [24, 20, 20]}},
     "deepseek_v2": {**_LATENT, "scoring_func": "softmax", "topk_method": "greedy"},
     "deepseek_v3": {**_LATENT, "scoring_func": "sigmoid"},
     "deepseek_v32": {**_LATENT, "scoring_func": "sigmoid"},
+    "gemma3_text": _GEMMA3,
+    "gemma3": _GEMMA3,
+    "gpt_oss": {"sliding_window": 128, "swiglu_limit": 7.0},
     "glm4_moe": {**_GROUPS, "partial_rotary_factor": 0.5},
+    "glm_moe_dsa": {**_LATENT, "scoring_func": "sigmoid"},
+    "kimi_k25": {**_LATENT, "scoring_func": "sigmoid", f"{TEXT}.architectures": ["DeepseekV3ForCausalLM"]},
+    "minimax_m2": {"scoring_func": "sigmoid", "qk_norm_type": "per_layer", "rotary_dim": 64},
 }
 """Fields that no tensor depends on and that a family's configuration class wants, beside the common ones."""
 
@@ -83,7 +115,7 @@ def shrink(graph: ModelGraph, layers: int | None = None, experts: Iterable[int] 
     `experts` are numbers that have to be among those kept. Raises ModelError for a number of layers that the family
     cannot lay out.
     """
-    return shrink_to(graph, _ends(graph.layers, layers), experts)
+    return shrink_to(graph, _ends(graph, layers), experts)
 
 
 def shrink_to(graph: ModelGraph, layers: Sequence[int], experts: Iterable[int] = ()) -> Small:
@@ -117,11 +149,25 @@ def _family(graph: ModelGraph) -> Family:
     return next(family for family in families() if family.name == graph.family)
 
 
-def _ends(layers: int, wanted: int | None) -> Sequence[int]:
+def _ends(graph: ModelGraph, wanted: int | None) -> Sequence[int]:
+    """The first layers and the last ones, or those before these with which the family can go on."""
+    layers = graph.layers
     if wanted is None or wanted >= layers:
         return range(layers)
     first = (wanted + 1) // 2
+    for stop in range(layers, wanted - 1, -1):
+        kept = (*range(first), *range(stop - (wanted - first), stop))
+        if _can_repeat(graph, kept):
+            return kept
     return (*range(first), *range(layers - (wanted - first), layers))
+
+
+def _can_repeat(graph: ModelGraph, layers: Sequence[int]) -> bool:
+    try:
+        _layer_facts(graph, layers)
+    except ModelError:
+        return False
+    return True
 
 
 def _experts(count: int, wanted: Iterable[int]) -> tuple[int, ...]:
@@ -141,6 +187,7 @@ def _narrow(family: Family, facts: Facts) -> dict[str, Any]:
     for fact in WIDTHS:
         if small.get(fact):
             small[fact] = _width(small[fact], MULTIPLES.get(fact, 1))
+    small |= family.small(small)
     small |= family.derive(small)
     for heads in _head_counts(facts):
         few = {**small, **heads}
@@ -168,9 +215,15 @@ def _head_counts(facts: Facts) -> Iterator[dict[str, int]]:
 def _divisors(family: Family, facts: Facts) -> set[tuple[str, tuple[int, ...]]]:
     """What divides each axis of each weight that a policy may quantize, as far as blocks can tell."""
     one = {**facts, "num_hidden_layers": 1, "num_mtp_layers": min(1, facts.get("num_mtp_layers", 0))}
-    one |= {fact: (0,) for fact in ("moe_layers", "dense_layers") if facts.get(fact)}
+    one |= {fact: (0,) for fact in _LAYER_SETS if facts.get(fact)}
     weights = (tensor for tensor in expand(family, one, Storage()) if tensor.is_gemm and not tensor.protected)
     return {(weight.name.split("{")[0] + weight.part, _powers(weight.shape)) for weight in weights}
+
+
+_LAYER_SETS = (
+    *("moe_layers", "dense_layers", "full_layers", "linear_layers"),
+    *("indexer_layers", "sparse_layers", "compressed_layers", "scored_layers"),
+)
 
 
 def _powers(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -181,9 +234,17 @@ def _powers(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _layer_facts(graph: ModelGraph, layers: Sequence[int]) -> dict[str, Any]:
-    """The facts that say how many layers there are and which of them are dense."""
+    """The facts that say how many layers there are, which of them are dense, and what else single ones are."""
     facts: dict[str, Any] = {"num_hidden_layers": len(layers)}
-    if len(layers) == graph.layers or "dense_layers" not in graph.config:
+    if len(layers) == graph.layers:
+        return facts
+    facts |= {fact: _listed(graph, fact, layers) for fact in LISTED if graph.config.get(fact)}
+    if "num_hash_layers" in graph.config:
+        facts["num_hash_layers"] = sum(layer < graph.config["num_hash_layers"] for layer in layers)
+    for fact, listed in INTERVALS.items():
+        if fact in graph.config:
+            facts[fact] = _interval(graph, layers, listed)
+    if "dense_layers" not in graph.config:
         return facts
     sparse = [layer in graph.config["moe_layers"] for layer in layers]
     if "mlp_only_layers" in graph.config:
@@ -192,6 +253,12 @@ def _layer_facts(graph: ModelGraph, layers: Sequence[int]) -> dict[str, Any]:
     if "first_k_dense_replace" in graph.config:
         return {**facts, **_dense_first(graph, sparse)}
     return facts
+
+
+def _listed(graph: ModelGraph, fact: str, layers: Sequence[int]) -> tuple[object, ...]:
+    """What a list says of the kept layers, and of MTP layers, if it goes on."""
+    said = graph.config[fact]
+    return (*(said[layer] for layer in layers), *said[graph.layers :])
 
 
 def _dense_first(graph: ModelGraph, sparse: list[bool]) -> dict[str, int]:
@@ -205,22 +272,41 @@ def _dense_first(graph: ModelGraph, sparse: list[bool]) -> dict[str, int]:
     return {"first_k_dense_replace": dense, **every}
 
 
+def _interval(graph: ModelGraph, layers: Sequence[int], listed: str) -> int:
+    """Every how many of the kept layers one is of a list."""
+    full = [position + 1 for position, layer in enumerate(layers) if layer in graph.config[listed]]
+    every = full[0] if full else len(layers) + 1
+    if full != list(range(every, len(layers) + 1, every)):
+        raise ModelError(
+            f"{graph.name}: its {listed} stand at equal distances, which {len(layers)} layers cannot repeat",
+            "Keep all layers.",
+        )
+    return every
+
+
 # --- what is written ---------------------------------------------------------------------------------
 
 
 def _config(family: Family, graph: ModelGraph, facts: Facts) -> dict[str, Any]:
     known = {field.key: _plain(facts[field.fact]) for field in family.fields if field.fact in facts}
-    config = {
-        "architectures": [graph.architecture],
-        "model_type": facts["model_type"],
-        **_COMMON,
-        **UNSEEN.get(family.name, {}),
-        **known,
-        "torch_dtype": _DTYPES[facts["torch_dtype"]],
-    }
-    if facts.get("quantization") is not None:
-        config["quantization_config"] = _quantization(graph, facts)
-    return config
+    named = {"architectures": [graph.architecture], "model_type": facts["model_type"]}
+    dtype = {"torch_dtype": _DTYPES[facts["torch_dtype"]]}
+    config = {**named, **_COMMON, **UNSEEN.get(family.name, {}), **known, **dtype}
+    if family.text_model_type:
+        config = {**named, **_wrapped(family, config), **dtype}
+    quantization = _quantization(graph, facts) if facts.get("quantization") else None
+    return config if quantization is None else {**config, "quantization_config": quantization}
+
+
+def _wrapped(family: Family, flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections of a multimodal wrapper; both it and its `text_config` say whether the head is tied."""
+    sections: dict[str, dict[str, Any]] = {TEXT: {}}
+    for key, value in flat.items():
+        section, _, name = key.rpartition(".")
+        if key != "architectures":
+            sections.setdefault(section or TEXT, {})[name] = value
+    sections[TEXT]["model_type"] = family.text_model_type
+    return {"tie_word_embeddings": flat["tie_word_embeddings"], **sections}
 
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -230,17 +316,39 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _quantization(graph: ModelGraph, facts: Facts) -> dict[str, Any]:
-    """How an FP8 checkpoint says what it holds; kinds of weights that it keeps are named by their last words."""
+def _quantization(graph: ModelGraph, facts: Facts) -> dict[str, Any] | None:
+    """How a checkpoint in low precision says what it holds; None where it has several forms, or one of no method."""
     weights = [tensor for tensor in graph.tensors if tensor.is_gemm and not tensor.protected]
-    stored = {tensor.path[-1] for tensor in weights if tensor.stored_block is not None}
-    kept = sorted({tensor.path[-1] for tensor in weights} - stored)
-    return {
-        "quant_method": "fp8",
-        "weight_block_size": [BLOCK, BLOCK],
-        "modules_to_not_convert": kept,
-        **({"scale_fmt": facts["scale_fmt"]} if facts.get("scale_fmt") else {}),
-    }
+    if facts.get("expert_dtype"):  # which says it of the routed experts
+        weights = [tensor for tensor in weights if tensor.role is not Role.ROUTED_EXPERTS]
+    forms = {tensor.form for tensor in weights if tensor.form.is_quantized}
+    kept = [*_kept_kinds(weights), *_kept_subtrees(graph, weights, facts)]
+    config = declared(forms.pop(), kept) if len(forms) == 1 else None
+    if config is not None and facts.get("scale_fmt"):
+        config["scale_fmt"] = facts["scale_fmt"]
+    return config
+
+
+def _kept_kinds(weights: Sequence[Tensor]) -> list[str]:
+    """The last word of each kind of weight that is kept, or the last two where others have that word too."""
+    low = [tensor.path for tensor in weights if tensor.form.is_quantized]
+    stored = {path[-1] for path in low} | {".".join(path[-2:]) for path in low}
+    kept = (tensor.path for tensor in weights if tensor.outer is None and not tensor.form.is_quantized)
+    kinds = {path[-1] if path[-1] not in stored else ".".join(path[-2:]) for path in kept}
+    return sorted(kinds - stored)
+
+
+def _kept_subtrees(graph: ModelGraph, weights: Sequence[Tensor], facts: Facts) -> list[str]:
+    """The roots of towers and MTP layers none of whose weights is in low precision, as the small model names them."""
+    outer = [tensor for tensor in weights if tensor.outer is not None]
+    low = {tensor.path[: tensor.outer_depth] for tensor in outer if tensor.form.is_quantized}
+    roots = {tensor.path[: tensor.outer_depth] for tensor in outer} - low
+    moved = facts["num_hidden_layers"] - graph.layers
+    return sorted(".".join(_moved(word, moved) for word in root) for root in roots)
+
+
+def _moved(word: str, layers: int) -> str:
+    return str(int(word) + layers) if word.isdecimal() else word
 
 
 def _stored_as(small: ModelGraph, large: ModelGraph, layers: Sequence[int]) -> ModelGraph:
@@ -253,5 +361,5 @@ def _stored_as(small: ModelGraph, large: ModelGraph, layers: Sequence[int]) -> M
         layer = None if tensor.layer is None else layers[tensor.layer]
         like = stored.get((layer, opened(tensor)))
         if like is not None:
-            tensors.append(replace(tensor, dtype=like.dtype, stored_block=like.stored_block))
+            tensors.append(replace(tensor, form=like.form))
     return replace(small, tensors=tuple(tensors))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -20,6 +22,13 @@ class NotFinite(ValueError):
         )
         self.count = count
         self.position = position
+        self.value = value
+
+    @property
+    def described(self) -> str:
+        """`2 values that are NaN or Inf, the first inf at [3, 232]`."""
+        many = "value that is" if self.count == 1 else "values that are"
+        return f"{self.count:,} {many} NaN or Inf, the first {self.value} at {list(self.position)}"
 
 
 def require_finite(weight: Tensor) -> None:
@@ -29,6 +38,39 @@ def require_finite(weight: Tensor) -> None:
     if count:
         position = tuple(wrong.nonzero()[0].tolist())
         raise NotFinite(count, position, float(weight[position]))
+
+
+def require_weight(weight: object) -> None:
+    """This raises TypeError for what is no tensor, and ValueError for a tensor without values."""
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"a weight is a torch.Tensor, not a {type(weight).__name__}")
+    if weight.is_meta:
+        raise ValueError(f"a weight of shape {list(weight.shape)} on the meta device holds no values: load it first")
+
+
+def require_amax(amax: object, shape: Sequence[int]) -> None:
+    """This raises TypeError for what is no tensor, and ValueError for another dtype or shape than an amax has.
+
+    `shape` is that of one value for each outer scale, to which an amax is broadcast.
+    """
+    if not isinstance(amax, Tensor):
+        raise TypeError(f"an amax is a torch.Tensor, not a {type(amax).__name__}: take that of `precc.quant.amax`")
+    if not amax.is_floating_point() or not _broadcasts(amax.shape, shape):
+        found = f"{str(amax.dtype).removeprefix('torch.')} {list(amax.shape)}"
+        raise ValueError(f"an amax of {found} does not fit: this weight has outer scales of {list(shape)}, in FP32")
+
+
+def require_magnitudes(amax: Tensor, weight: Tensor) -> None:
+    """This raises ValueError for an amax that is no largest magnitude, and NotFinite if that is the weight's fault."""
+    if not bool((amax.isfinite() & (amax >= 0)).all()):
+        require_finite(weight)
+        raise ValueError("an amax is a largest magnitude: this one holds values below zero, NaN or Inf")
+
+
+def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
+    return len(shape) <= len(to) and all(
+        one in (1, other) for one, other in zip(reversed(shape), reversed(to), strict=False)
+    )
 
 
 def require_fit(weight: Tensor, spec: Quantization) -> None:
@@ -50,7 +92,14 @@ def require_fit(weight: Tensor, spec: Quantization) -> None:
 
 
 def require_format(spec: Quantization, known: tuple[str, ...]) -> None:
-    """This raises ValueError for a format that has no quantizer, or that misses its block."""
+    """This raises ValueError for a format that has no quantizer, or that misses its block, and TypeError for no
+    decision at all."""
+    if not isinstance(spec, Quantization):
+        raise TypeError(
+            f"{spec!r} is a {type(spec).__name__}, no Quantization: take that of a contract, "
+            "`load_contract(path)[name].decision.weight`, or make one, "
+            "`precc.formats.Quantization('mxfp8', (1, 32), 'e8m0')`"
+        )
     if spec.format not in known:
         raise ValueError(f"{spec.format} has no quantizer: there are {', '.join(known)}")
     if spec.block is None and FORMATS[spec.format].weight_block is not None:

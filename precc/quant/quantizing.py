@@ -9,7 +9,14 @@ from precc.formats import FORMATS, Quantization
 from precc.quant import fast
 from precc.quant.bands import in_bands
 from precc.quant.blocks import magnitudes
-from precc.quant.checks import require_finite, require_fit, require_format
+from precc.quant.checks import (
+    require_amax,
+    require_finite,
+    require_fit,
+    require_format,
+    require_magnitudes,
+    require_weight,
+)
 from precc.quant.reference import QUANTIZERS, Parts
 
 
@@ -23,13 +30,17 @@ def quantize(
     (see `amax`). E8M0 scales and packed E2M1 codes are uint8, E4M3 ones float8_e4m3fn, packed INT4 codes int32.
     `finite=False` lets NaN and Inf through as TransformerEngine's kernels do, for activations.
 
-    Raises NotFinite for NaN and Inf, and ValueError for a shape that the blocks do not divide.
+    Raises NotFinite for NaN and Inf, ValueError for a shape that the blocks do not divide and for an amax that is none,
+    TypeError for what is no tensor or no Quantization.
     """
     require_format(spec, tuple(QUANTIZERS))
+    require_weight(weight)
     matrix = contraction_last(weight, axis)
     require_fit(matrix, spec)
     if FORMATS[spec.format].outer_scale:
         amax = _largest(matrix, weight, spec, finite) if amax is None else _expanded(amax, matrix, spec)
+        if finite:
+            require_magnitudes(amax, weight)
     if finite and fast.accepts(matrix):
         parts = fast.quantize(matrix, spec, amax)
         if parts is not None:
@@ -43,8 +54,10 @@ def amax(weight: Tensor, spec: Quantization, *, axis: int = -1) -> Tensor:
     """What the outer scale of a weight is made of, FP32: one value a matrix (shape of the leading axes) or a row.
 
     Tensors that share one outer scale (gate and up; query, key and value) share the largest of theirs:
-    `torch.maximum(amax(gate, spec), amax(up, spec))`. Raises NotFinite.
+    `torch.maximum(amax(gate, spec), amax(up, spec))`. Raises as `quantize` does.
     """
+    require_format(spec, tuple(QUANTIZERS))
+    require_weight(weight)
     matrix = contraction_last(weight, axis)
     require_fit(matrix, spec)
     return _largest(matrix, weight, spec, finite=True)
@@ -66,4 +79,5 @@ def _largest(matrix: Tensor, weight: Tensor, spec: Quantization, finite: bool) -
 
 def _expanded(given: Tensor, matrix: Tensor, spec: Quantization) -> Tensor:
     shape = (*matrix.shape[:-1], 1) if spec.scope in ("per_token", "per_channel") else matrix.shape[:-2]
+    require_amax(given, shape)
     return given.to(matrix.device, torch.float32).broadcast_to(shape)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from precc import load_contract
-from precc.backend import available, find_backend
+from precc.backend import find_backend, standard_targets
 from precc.contract import contract_to_json
 from precc.graph.reading import read_model
 from precc.pipeline import compile_policy
@@ -22,7 +22,7 @@ POLICIES = Path(__file__).parents[2] / "policies"
 def test_the_artifacts_of_a_read_contract_are_those_of_the_compile(policy: str, model: str, tmp_path: Path) -> None:
     """Byte for byte, though the file folds layers and orders tensors in its own way."""
     text = (POLICIES / f"{policy}.prec").read_text(encoding="utf-8")
-    backends = [find_backend(name) for name in available()]
+    backends = [find_backend(name) for name in standard_targets()]
     done = compile_policy(SourceFile(f"{policy}.prec", text), read_model(model), backends)
     assert done.binding is not None
     contract = done.binding.contract

@@ -12,8 +12,9 @@ from precc.graph import ModelGraph
 
 Entry = tuple[str, tuple[int, ...]]
 
-_STORED = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "fp8": "F8_E4M3"}
-_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F8_E4M3": 1, "U8": 1}
+_STORED = {"bf16": "BF16", "fp16": "F16", "fp32": "F32"}
+_FP8 = {"weight": "F8_E4M3", "weight_scale_inv": "F32"}
+_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "I64": 8, "I32": 4}
 
 SMALL: Mapping[str, int] = {
     "vocab_size": 160,
@@ -36,12 +37,22 @@ SMALL: Mapping[str, int] = {
     "v_head_dim": 32,
     "index_n_heads": 4,
     "index_head_dim": 32,
+    "index_skip_topk_offset": 1,
+    "full_attention_interval": 2,
+    "shared_expert_intermediate_size": 192,
+    "out_hidden_size": 256,
 }
 
 
 def small(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The same model with few and narrow layers; what is null stays null."""
-    return {k: SMALL[k] if k in SMALL and v is not None else v for k, v in config.items()}
+    """The same model with few and narrow layers; what is null stays null. So are the sections of a wrapper."""
+    return {k: _small(k, v) for k, v in config.items()}
+
+
+def _small(key: str, value: Any) -> Any:
+    if isinstance(value, dict) and key.endswith(("text_config", "vision_config")):
+        return small(value)
+    return SMALL[key] if key in SMALL and value is not None else value
 
 
 def entries(graph: ModelGraph) -> dict[str, Entry]:
@@ -53,9 +64,10 @@ def _entries(graph: ModelGraph) -> Iterator[tuple[str, Entry]]:
     for tensor in graph.tensors:
         for module in tensor.modules():
             name = f"{module}.{tensor.parameter}" if tensor.parameter else module
-            shape, *scales = tensor.stored_shapes()
-            yield name, (_STORED[tensor.dtype], shape)
-            yield from ((f"{name}_scale_inv", ("F32", scale)) for scale in scales)
+            if tensor.form.is_quantized:
+                yield from ((f"{module}.{word}", (_FP8[word], shape)) for word, shape in tensor.stored())
+            else:
+                yield name, (_STORED[tensor.dtype], tensor.shape)
 
 
 def header_of(tensors: Mapping[str, Entry]) -> tuple[dict[str, Any], int]:
@@ -63,7 +75,7 @@ def header_of(tensors: Mapping[str, Entry]) -> tuple[dict[str, Any], int]:
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (dtype, shape) in tensors.items():
-        start, end = end, end + _BYTES[dtype] * prod(shape)
+        start, end = end, end + _BYTES.get(dtype, 1) * prod(shape)
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
     return header, end
 

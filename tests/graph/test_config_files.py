@@ -108,8 +108,12 @@ def test_a_size_that_makes_no_sense_is_named(tmp_path: Path, key: str, value: ob
         ("qwen3-30b-a3b", {"torch_dtype": "int8"}, "torch_dtype"),
         ("qwen3-30b-a3b", {"torch_dtype": ["bfloat16"]}, "torch_dtype"),
         ("qwen3-30b-a3b", {"quantization_config": "fp8"}, "quantization_config"),
-        ("qwen3-30b-a3b", {"quantization_config": {"quant_method": "awq"}}, "quant_method"),
-        ("qwen3-30b-a3b", {"quantization_config": {"quant_method": "fp8"}}, "weight_block_size"),
+        ("qwen3-30b-a3b", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quant_method"),
+        (
+            "qwen3-30b-a3b",
+            {"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 64]}},
+            "weight_block_size",
+        ),
         ("qwen3-30b-a3b", {"architectures": "Qwen3MoeForCausalLM"}, "architectures"),
         ("qwen3-30b-a3b", {"architectures": []}, "architectures"),
         ("qwen3-30b-a3b", {"architectures": [7]}, "architectures"),
@@ -166,3 +170,44 @@ def test_a_file_of_any_size_is_not_read(tmp_path: Path) -> None:
         file.truncate(MAX_CONFIG_BYTES + 1)
     with pytest.raises(ModelError, match="larger than"):
         read_model(str(path))
+
+
+FULL_THEN_SHARED = ["full", *["shared"] * 77]
+
+
+@pytest.mark.parametrize(
+    "changes, layers",
+    [
+        ({}, 78),
+        ({"indexer_types": FULL_THEN_SHARED}, 1),
+        ({"index_topk_pattern": "FFS" * 26}, 52),
+        ({"index_topk_pattern": None, "index_topk_freq": 4, "index_skip_topk_offset": 3}, 21),
+        ({"index_topk_freq": 2}, 40),
+        ({"indexer_types": FULL_THEN_SHARED, "index_topk_pattern": "F" * 78}, 1),
+    ],
+)
+def test_layers_that_have_an_indexer_are_listed_spelled_or_counted(
+    tmp_path: Path, changes: dict[str, Any], layers: int
+) -> None:
+    """The list comes before the text, and the text before the rhythm, as engines read them."""
+    graph = read(tmp_path, {**facts("glm-5")[0], **changes})
+    assert len(graph.config["indexer_layers"]) == layers
+
+
+@pytest.mark.parametrize(
+    "changes, field",
+    [
+        ({"indexer_types": ["full", "shared"]}, "indexer_types"),
+        ({"indexer_types": ["shared", *["full"] * 77]}, "indexer_types"),
+        ({"indexer_types": ["full", *["half"] * 77]}, "indexer_types"),
+        ({"index_topk_pattern": "FS"}, "index_topk_pattern"),
+        ({"index_topk_pattern": "FX" * 39}, "index_topk_pattern"),
+        ({"index_topk_freq": 0}, "index_topk_freq"),
+        ({"mlp_layer_types": ["sparse"] * 78}, "mlp_layer_types"),
+        ({"q_lora_rank": None}, "q_lora_rank"),
+    ],
+)
+def test_contradictions_about_indexers_are_named(tmp_path: Path, changes: dict[str, Any], field: str) -> None:
+    """A list of another length, a first layer with nothing to reuse, words and letters that mean nothing."""
+    error = failing(tmp_path, {**facts("glm-5")[0], **changes})
+    assert f"`{field}`" in error.message

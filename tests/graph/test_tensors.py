@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import precc.graph.families
 from precc.graph import EXPERT, ModelGraph, Tensor, catalogue, read_model, vocabulary
 from precc.graph.families import families
 from precc.syntax.words import Role
@@ -243,7 +246,43 @@ def test_the_vocabulary_knows_every_kind_of_tensor_once() -> None:
 
 def test_every_module_in_the_folder_that_is_a_family_is_found() -> None:
     """Adding a family is adding a module: nothing lists them."""
-    assert [family.name for family in families()] == [
-        *("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe"),
-        *("llama", "mixtral", "qwen2", "qwen3", "qwen3_moe"),
-    ]
+    folder = Path(precc.graph.families.__file__).parent
+    written = [path.stem for path in folder.glob("*.py") if "\nFAMILY = " in path.read_text()]
+    assert [family.name for family in families()] == sorted(written)
+    assert len(written) >= 11
+
+
+def test_only_some_layers_of_glm_5_2_have_an_indexer() -> None:
+    """The first three, then every fourth, and the MTP layer; each layer of GLM-5 has one."""
+    graph = read_model("glm-5.2")
+    having = {t.layer for t in graph.tensors if t.role is Role.INDEXER}
+    assert having == {None, 0, 1, 2, *range(6, 78, 4)}
+    assert len({t.layer for t in read_model("glm-5").tensors if t.role is Role.INDEXER}) == 79
+    wq_b = tensor("glm-5.2", "model.layers.6.self_attn.indexer.wq_b.weight")
+    assert (wq_b.part, wq_b.within, wq_b.shape) == ("wq_b", {Role.ATTENTION}, (32 * 128, 2048))
+
+
+def test_minimax_norms_all_heads_at_once_and_routes_in_fp32() -> None:
+    """Its query norm is as wide as all queries; no tensor of its router is BF16, whatever the other weights are."""
+    attention = "model.layers.4.self_attn"
+    assert tensor("minimax-m2", f"{attention}.q_norm.weight").shape == (48 * 128,)
+    assert tensor("minimax-m2", f"{attention}.k_norm.weight").shape == (8 * 128,)
+    router = [t for t in read_model("minimax-m2").tensors if t.role is Role.ROUTER and t.layer == 4]
+    assert {(t.part, t.path[-1], t.dtype) for t in router} == {
+        ("router", "gate", "fp32"),
+        ("bias", "e_score_correction_bias", "fp32"),
+    }
+
+
+def test_kimi_k2_5_is_kimi_k2_below_a_prefix_beside_a_tower() -> None:
+    """The same roles, parts and shapes; only routed experts are stored as integers, and nothing of the tower is."""
+
+    def rows(name: str, root: str) -> set[object]:
+        found = (t for t in read_model(name).tensors if t.outer is None)
+        return {(".".join(t.path).removeprefix(root), t.shape, t.role, t.part, t.layer) for t in found}
+
+    assert rows("kimi-k2.5", "language_model.") == rows("kimi-k2", "")
+    tensors = read_model("kimi-k2.5").tensors
+    assert {t.role for t in tensors if t.form.format == "int4"} == {Role.ROUTED_EXPERTS}
+    tower = {t.path[0] for t in tensors if t.outer is Role.VISION}
+    assert tower == {"vision_tower", "mm_projector"}

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from tests.perf import convert, deepseek, experts, quantize, start
+from tests.perf import convert, deepseek, experts, headers, quantize, start
 
 
 def main() -> None:
@@ -22,6 +22,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         console.print(start.measure(max(40 // less, 3)))
         console.print(experts.measure(max(9 // less, 1), Path(folder)))
+        console.print(headers.measure(max(9 // less, 1), Path(folder)))
         console.print(deepseek.measure(max(3 // less, 1), Path(folder)))
         console.print(quantize.measure(max(25 // less, 3)))
         console.print(convert.measure(max(3 // less, 1), Path(folder)))

@@ -6,8 +6,17 @@ from precc.graph.families.table import Facts, Family
 
 _ATTENTION = (*rows.layer_norms("fp32"), *rows.MULTI_HEAD_LATENT_ATTENTION, *rows.INDEXER)
 
+FIELDS = (
+    *deepseek_v3.FIELDS,
+    fields.whole("index_n_heads"),
+    fields.whole("index_head_dim"),
+    fields.whole("index_topk"),
+    fields.flag("indexer_rope_interleave"),
+)
 
-def _derive(facts: Facts) -> Facts:
+
+def derive(facts: Facts) -> Facts:
+    """What follows in DeepSeek-V3; the indexer needs a compressed query."""
     if facts["q_lora_rank"] is None:
         raise FieldError("q_lora_rank", None, "an integer: the indexer reads the compressed query")
     return deepseek_v3.derive(facts)
@@ -17,15 +26,10 @@ FAMILY = Family(
     name="deepseek_v32",
     architectures=("DeepseekV32ForCausalLM",),
     model_types=("deepseek_v32",),
-    fields=(
-        *deepseek_v3.FIELDS,
-        fields.whole("index_n_heads"),
-        fields.whole("index_head_dim"),
-        fields.whole("index_topk"),
-    ),
+    fields=FIELDS,
     blocks=rows.decoder(
         (*_ATTENTION, *rows.DENSE_MLP, *deepseek_v3.MOE),
         mtp=(*rows.MTP, *_ATTENTION, *deepseek_v3.MOE),
     ),
-    derive=_derive,
+    derive=derive,
 )

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 from precc.graph.families.table import Block, Facts, Family, Row
 from precc.graph.model import EXPERT, Engine, Tensor
+from precc.graph.storage import Storage
+from precc.syntax.words import Role
 
 SIZES: Mapping[str, Callable[[Facts], int]] = {
     "vocab": lambda f: f["vocab_size"],
@@ -29,38 +31,12 @@ SIZES: Mapping[str, Callable[[Facts], int]] = {
     "index_heads": lambda f: f["index_n_heads"],
     "index_head": lambda f: f["index_head_dim"],
     "index_query": lambda f: f["index_n_heads"] * f["index_head_dim"],
+    "one": lambda f: 1,
 }
 
 _PARAMETERS = ("weight", "bias")
 
 Shape: TypeAlias = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """In which dtypes a checkpoint stores its tensors.
-
-    `fp8_block` is the block of a checkpoint whose GEMM weights are FP8: all but the protected ones, which no
-    release stores in FP8, and the modules that `kept` names (whole components). `scale_fmt` is `ue8m0` where the
-    block scales are declared to be powers of two.
-    """
-
-    dtype: str = "bf16"
-    fp8_block: tuple[int, int] | None = None
-    kept: frozenset[str] = frozenset()
-    scale_fmt: str | None = None
-
-    def of(self, row: Row, path: tuple[str, ...]) -> tuple[str, tuple[int, int] | None]:
-        """The dtype and the block of one tensor."""
-        if self.fp8_block is None or row.protected or not row.contracted or self._keeps(path):
-            return row.dtype or self.dtype, None
-        return "fp8", self.fp8_block
-
-    def _keeps(self, path: tuple[str, ...]) -> bool:
-        if not self.kept:
-            return False
-        ends = range(1, len(path) + 1)
-        return any(".".join(path[start:end]) in self.kept for end in ends for start in range(end))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +90,15 @@ def _tensor(row: Row, place: Place, shape: Shape, experts: range, storage: Stora
     above = tuple(place.prefix.split(".")) if place.prefix else ()
     path = above + below
     outer = place.block.outer
-    dtype, block = storage.of(row, path)
     return Tensor(
         path=path,
         parameter=parameter,
         shape=shape,
-        dtype=dtype,
         role=row.role,
         part=row.part,
         within=row.within | {outer} if outer else row.within,
         layer=place.layer,
-        mtp=place.index if outer else None,
+        mtp=place.index if outer is Role.MTP else None,
         experts=experts if EXPERT in below else None,
         contracted=row.contracted,
         parallel=row.parallel,
@@ -134,7 +108,7 @@ def _tensor(row: Row, place: Place, shape: Shape, experts: range, storage: Stora
         outer=outer,
         outer_depth=place.block.outer_depth,
         tied_to=row.tied_to if row.tied_to and facts.get("tie_word_embeddings") else None,
-        stored_block=block,
+        form=storage.of(row, path, outer),
         interleaved=row.interleaved,
     )
 

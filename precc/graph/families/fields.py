@@ -71,13 +71,22 @@ def word(fact: str, allowed: tuple[str, ...], default: str) -> Field:
     return Field(fact, fact, lambda value: value in allowed, " or ".join(allowed), default)
 
 
-def layer_list(fact: str) -> Field:
-    """A field that lists decoder layers; none when absent."""
+def layer_list(fact: str, *, key: str = "") -> Field:
+    """A field that lists layers; none when absent."""
 
     def valid(value: object) -> bool:
         return isinstance(value, list) and all(is_integer(layer, 0, MAX_LAYERS - 1) for layer in value)
 
-    return Field(fact, fact, valid, "a list of layer numbers", ())
+    return Field(fact, key or fact, valid, "a list of layer numbers", ())
+
+
+def word_list(fact: str, allowed: tuple[str, ...], default: Any = ()) -> Field:
+    """A field that lists one of a few words for each layer; none when absent, or the default."""
+
+    def valid(value: object) -> bool:
+        return isinstance(value, list) and len(value) <= MAX_LAYERS and all(word in allowed for word in value)
+
+    return Field(fact, fact, valid, f"a list of {' or '.join(allowed)}", default)
 
 
 def _head_dim(facts: Mapping[str, Any]) -> int:
@@ -140,11 +149,27 @@ def no_bias(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def only(facts: Mapping[str, Any], fact: str, value: object) -> dict[str, Any]:
+    """This checks a field of which the family's classes know one value only; no new facts."""
+    if facts[fact] != value:
+        found = facts[fact]
+        shown = list(value) if isinstance(value, tuple) else value
+        raise FieldError(fact, list(found) if isinstance(found, tuple) else found, f"{shown} in this family")
+    return {}
+
+
 def listed_layers(facts: Mapping[str, Any], fact: str) -> None:
     """This checks that a list names layers of the model."""
     layers = facts["num_hidden_layers"]
     if any(layer >= layers for layer in facts[fact]):
         raise FieldError(fact, list(facts[fact]), f"numbers of layers, from 0 to {layers - 1}")
+
+
+def one_a_layer(facts: Mapping[str, Any], fact: str) -> None:
+    """This checks that a list has one entry for each decoder layer."""
+    layers = facts["num_hidden_layers"]
+    if len(facts[fact]) != layers:
+        raise FieldError(fact, list(facts[fact]), f"a list of {layers} entries, one a layer")
 
 
 def sparse_layers(facts: Mapping[str, Any], is_sparse: Callable[[int], bool]) -> dict[str, Any]:

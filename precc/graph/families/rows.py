@@ -43,22 +43,34 @@ def layer_norms(dtype: str = "") -> tuple[Row, ...]:
     )
 
 
-def decoder(rows: tuple[Row, ...], mtp: tuple[Row, ...] = ()) -> tuple[Block, ...]:
-    """The blocks of a causal LM whose layers have `rows`, and whose MTP layers, numbered on, have `mtp`."""
+def decoder(
+    rows: tuple[Row, ...],
+    mtp: tuple[Row, ...] = (),
+    *,
+    root: str = "model",
+    head: str = "",
+    more: tuple[Block, ...] = (),
+) -> tuple[Block, ...]:
+    """The blocks of a causal LM whose layers have `rows`, and whose MTP layers, numbered on, have `mtp`.
+
+    `root` is what the decoder stands below and `head` what the LM head does; `more` are blocks that stand beside them:
+    towers, MTP layers of another kind.
+    """
     ahead = Block(
-        "model.layers.{l}",
+        f"{root}.layers.{{l}}",
         mtp,
         over="num_mtp_layers",
         after="num_hidden_layers",
         outer=Role.MTP,
-        outer_depth=3,
+        outer_depth=len(root.split(".")) + 2,
     )
     return (
-        Block("model", (EMBEDDING,)),
-        Block("model.layers.{l}", rows, over="num_hidden_layers"),
+        Block(root, (EMBEDDING,)),
+        Block(f"{root}.layers.{{l}}", rows, over="num_hidden_layers"),
         *((ahead,) if mtp else ()),
-        Block("model", (norm("norm", "hidden"),)),
-        Block("", (LM_HEAD,)),
+        Block(root, (norm("norm", "hidden"),)),
+        Block(head, (replace(LM_HEAD, tied_to=f"{root}.embed_tokens"),)),
+        *more,
     )
 
 
@@ -259,6 +271,54 @@ def routed_experts(
         scale_group="",
     )
     return into(gate, "gate"), into(up, "up"), out
+
+
+def stacked_experts(
+    prefix: str = "mlp.experts",
+    names: tuple[str, str] = ("gate_up_proj", "down_proj"),
+    *,
+    transposed: bool = False,
+    interleaved: bool = False,
+) -> tuple[Row, ...]:
+    """Gate with up, and down, of all experts of a layer in one bare parameter each.
+
+    `[experts, output, input]` as each expert multiplies, or, `transposed`, `[experts, input, output]`. Gate and up
+    stand one after the other along the output axis, or, `interleaved`, in turn.
+    """
+
+    def stack(name: str, part: str, output: str, input: str) -> Row:
+        axes = (input, output) if transposed else (output, input)
+        return Row(
+            f"{prefix}.{name}",
+            ("experts", *axes),
+            Role.ROUTED_EXPERTS,
+            part,
+            contracted=(1 if transposed else 2,),
+            parallel="row" if part == "down" else "column",
+            megatron=f"{prefix}.{'fc2' if part == 'down' else 'fc1'}",
+            sglang=prefix,
+            layers="moe_layers",
+            interleaved=interleaved and part == "gate_up",
+        )
+
+    into, out = names
+    return stack(into, "gate_up", "2*expert", "hidden"), stack(out, "down", "hidden", "expert")
+
+
+def stacked_bias(row: Row) -> Row:
+    """The biases of stacked experts, `[experts, output]`, which stand beside the weight as `NAME_bias`."""
+    _, first, second = row.shape
+    return Row(
+        f"{row.name}_bias",
+        ("experts", second if row.contracted == (1,) else first),
+        None,
+        "bias",
+        frozenset({Role.ROUTED_EXPERTS}),
+        parallel="column" if row.parallel == "column" else None,
+        protected=True,
+        layers=row.layers,
+        interleaved=row.interleaved,
+    )
 
 
 DENSE_MLP = gated_mlp(layers="dense_layers")

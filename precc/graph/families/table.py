@@ -72,6 +72,8 @@ class Family:
 
     `derive` gives the facts that follow from those read (which layers are sparse, widths) and raises
     `FieldError` where they contradict each other. `sizes` are symbolic sizes that only this family has.
+    `small` gives the facts that a small model of it has beside the narrow widths that all families share.
+    `text_model_type` is what a multimodal wrapper calls its `text_config`; empty for a language model by itself.
     """
 
     name: str
@@ -81,3 +83,5 @@ class Family:
     blocks: tuple[Block, ...]
     derive: Callable[[Facts], Facts]
     sizes: Mapping[str, Callable[[Facts], int]] = field(default_factory=dict)
+    small: Callable[[Facts], Facts] = lambda facts: {}
+    text_model_type: str = ""

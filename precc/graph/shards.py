@@ -1,0 +1,110 @@
+"""Which files are the shards of a checkpoint folder, and whether they are files of that folder at all.
+
+A shard lies in its folder. A Hugging Face cache holds links instead, from `snapshots/REVISION/` to the `blobs/` of the
+same repository: links are followed within the folder, or, in such a cache, within the repository, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from precc.graph.errors import ModelError, shorten
+from precc.graph.headers import KINDS
+
+INDEX = "model.safetensors.index.json"
+MAX_INDEX_BYTES = 100_000_000
+"""A million tensors, some times what the largest checkpoints have."""
+
+_FETCH = "Fetch or copy it again."
+
+
+def shards_of(folder: Path) -> Sequence[Path]:
+    """The shards of a folder, sorted; none if it has none. Raises ModelError.
+
+    Some releases ship the weights a second time, under the names of their own framework: those are left aside.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    shards = [file for file in files if not file.name.startswith("consolidated")] or files
+    for shard in shards:
+        check_file(shard, folder)
+    check_index(folder, {shard.name for shard in shards})
+    return shards
+
+
+def check_file(file: Path, folder: Path) -> None:
+    """Whether a path is a file that can be read, of the folder. Nothing is opened. Raises ModelError.
+
+    Opening a named pipe would wait for whoever writes into it.
+    """
+    try:
+        kind = stat.S_IFMT(os.stat(file).st_mode)
+    except FileNotFoundError:
+        what = f"links to {os.readlink(file)}, which is not there" if file.is_symlink() else "is missing"
+        raise ModelError(f"{file} {what}", _FETCH) from None
+    except OSError as problem:
+        raise ModelError(f"{file} cannot be read: {problem.strerror}", _FETCH) from None
+    if kind in KINDS:
+        raise ModelError(f"{file} {KINDS[kind]}", _FETCH)
+    if file.is_symlink():
+        _check_link(file, folder)
+
+
+def _check_link(link: Path, folder: Path) -> None:
+    target, root = link.resolve(), _root(folder.resolve())
+    if not target.is_relative_to(root):
+        raise ModelError(
+            f"{link} is a link to {target}, outside of {root}",
+            "A shard lies in its folder, or, in a Hugging Face cache, in the `blobs` of the same repository: "
+            "copy it there, or give the folder that it lies in.",
+        )
+
+
+def _root(folder: Path) -> Path:
+    """The folder that links may lead into: the repository for a snapshot in a cache, else the folder itself."""
+    snapshots = folder.parent
+    in_cache = snapshots.name == "snapshots" and (snapshots.parent / "blobs").is_dir()
+    return snapshots.parent if in_cache else folder
+
+
+def check_index(folder: Path, there: Iterable[str]) -> None:
+    """Whether the shards are there that the index lists, if the folder has one. Raises ModelError."""
+    index = folder / INDEX
+    if not os.path.lexists(index):
+        return
+    absent = sorted(_listed(index, folder) - set(there))
+    outside = [name for name in absent if os.path.basename(name) != name or name in ("", ".", "..")]
+    if outside:
+        raise ModelError(
+            f"{index} lists `{shorten(outside[0], 100)}`, a path that leaves the folder",
+            "Shards stand beside their index: move them into the folder, and list them by their names alone.",
+        )
+    if absent:
+        raise ModelError(f"{folder} lacks {_some(absent)}, which its index lists", "Fetch the rest of the checkpoint.")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(f"`{shorten(name, 100)}`" for name in names[:3]) + more
+
+
+def _listed(index: Path, folder: Path) -> set[str]:
+    """The files that an index names."""
+    check_file(index, folder)
+    size = index.stat().st_size
+    if size > MAX_INDEX_BYTES:
+        raise ModelError(f"{index} is {size:,} bytes, more than any checkpoint's index", _FETCH)
+    try:
+        files = json.loads(index.read_bytes())["weight_map"].values()
+    except OSError as problem:
+        raise ModelError(f"{index} cannot be read: {problem.strerror}", _FETCH) from None
+    except (ValueError, RecursionError) as problem:
+        raise ModelError(f"{index} is not valid JSON: {shorten(str(problem), 120)}", _FETCH) from None
+    except (KeyError, TypeError, AttributeError):
+        raise ModelError(f"{index} has no `weight_map` from names to files", _FETCH) from None
+    if not all(isinstance(file, str) for file in files):
+        raise ModelError(f"{index} has no `weight_map` from names to files", _FETCH)
+    return set(files)
