@@ -11,7 +11,7 @@ from precc_sglang.methods import choice_of
 from precc_sglang.names import module_of
 from precc_sglang.reading import read_back
 from precc_sglang.served import Served, decides
-from precc_sglang.versions import ENGINES
+from precc_sglang.versions import ENGINES, release_of
 
 
 class SGLang:
@@ -26,6 +26,10 @@ class SGLang:
         choice = choice_of(contract)
         module = None if choice is None else module_of(entry.tensor, choice.built)
         return {} if module is None else {"sglang": module.prefix}
+
+    def required(self, contract: Contract) -> Mapping[str, str]:
+        """The FlashInfer that the contract's SGLang requires."""
+        return {"flashinfer": release_of(contract.rollout).flashinfer}
 
     def emit(self, contract: Contract) -> tuple[Artifact, ...]:
         return tuple(artifacts(contract))

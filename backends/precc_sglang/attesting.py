@@ -150,6 +150,10 @@ def _torch_dtype(word: str) -> Any:
     return {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}.get(word)
 
 
+FUSED_KEYS = ".wk_weights_proj"
+"""What an indexer's `wk` and `weights_proj` are on a GPU, where `fuses_indexer_keys` holds."""
+
+
 def _local(model: Any, built: Modules, found: list[Holder]) -> Iterator[Holder]:
     """The modules that a model must have: those of its own pipeline stage, of the target or the draft model."""
     draft = any(name.startswith(DRAFT) for name in built)
@@ -163,8 +167,13 @@ def _local(model: Any, built: Modules, found: list[Holder]) -> Iterator[Holder]:
 
 
 def _asks(holder: Holder, built: Modules) -> bool:
-    """Whether a module asks for a method here; a head may be that of another stage, or the embedding."""
+    """Whether a module asks for a method here; a head may be that of another stage, or the embedding.
+
+    An indexer's `wk` may be part of a module that never asks.
+    """
     kind = Kind.NEVER if holder.module is None else holder.module.kind
+    if holder.name.endswith(".indexer.wk") and holder.name.replace(".wk", FUSED_KEYS) in built:
+        return False
     return kind in (Kind.LINEAR, Kind.EXPERTS) or (kind is Kind.HEAD and holder.name in built)
 
 

@@ -73,7 +73,10 @@ def _modelopt(contract: Contract, choice: Choice) -> Config:
 
 def _mixed(contract: Contract, choice: Choice) -> Config:
     """Every quantized module has its key, and what has none is unquantized; so nothing is ignored."""
-    layers = {module.prefix: _algorithm(family) for module, family in choice.families() if family is not UNQUANTIZED}
+    key = choice.built.key
+    layers = {
+        key(module.prefix): _algorithm(family) for module, family in choice.families() if family is not UNQUANTIZED
+    }
     return {
         "quant_method": MIXED.quant_method,
         "quant_algo": MIXED.quant_algo,

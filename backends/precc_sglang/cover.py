@@ -90,21 +90,38 @@ def _shards(module: Module) -> Sequence[str]:
 
 
 def _dotted_runs(module: Module, name: str) -> Iterator[str]:
-    """Every run of components, the leading `model` left aside: the FP8 configs match with and without it."""
+    """Every run of components, the leading `model` left aside: the FP8 configs match with and without it.
+
+    None ends in `layers`, which would be all of them, and only the decoder's own begins so: what stands above the
+    layers of another tree belongs to a run.
+    """
     parts = name.removeprefix("model.").split(".")
     for start in range(len(parts)):
         for stop in range(start + 1, len(parts) + 1):
             run = parts[start:stop]
-            if not run[0].isdecimal() and EXPERT not in run:
+            inner = start and run[0] in DECODER
+            if not (run[0].isdecimal() or run[-1] == "layers" or inner or EXPERT in run):
                 yield ".".join(run)
 
 
+DECODER = ("layers", "decoder")
+"""How the names of layers begin below `model`, in a decoder that no multimodal wrapper surrounds."""
+
+
 def _spell_dotted(run: str) -> str:
-    return f"model.{run}" if run.split(".")[0] in ("layers", "decoder") else run
+    return f"model.{run}" if run.split(".")[0] in DECODER else run
 
 
 DOTTED = Grammar(_shards, _dotted_runs, _spell_dotted)
 """`modules_to_not_convert` of FP8 and MXFP8: no globs."""
+
+
+WRAPPED = "model.language_model."
+"""How the names of a wrapped decoder begin. Some classes rename list entries that begin so, and not what they ask."""
+
+
+def _unrenamed(name: str) -> str:
+    return f"*.{name.removeprefix('model.')}" if name.startswith(WRAPPED) else name
 
 
 def _modelopt_runs(module: Module, name: str) -> Iterator[str]:
@@ -114,14 +131,14 @@ def _modelopt_runs(module: Module, name: str) -> Iterator[str]:
     """
     parts = name.split(".")
     if module.kind is Kind.EXPERTS:
-        yield name
+        yield _unrenamed(name)
         yield from (part for part in parts if not part.isdecimal())
     else:
         for run in _dotted_runs(module, name):
             yield run.rpartition(".")[2] if run.endswith(ABSORBED_TAILS) else run
     numbers = [at for at, part in enumerate(parts) if part.isdecimal()]
     if numbers and numbers[0] + 1 < len(parts):
-        yield ".".join((*parts[: numbers[0] + 1], "*"))
+        yield _unrenamed(".".join((*parts[: numbers[0] + 1], "*")))
         if name.endswith(ABSORBED_TAILS):
             yield f"{module.prefix[:-1]}*"
 

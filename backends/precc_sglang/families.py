@@ -61,7 +61,6 @@ NVFP4_STATIC = Family(
     "NVFP4 with static input scales",
     (*_NVFP4_WEIGHT, "input_scale F32"),
     algo="NVFP4",
-    linear=False,
     capability=BLACKWELL,
 )
 NVFP4_WEIGHTS = Family("nvfp4_weights", "weight-only NVFP4", _NVFP4_WEIGHT, algo="W4A16_NVFP4", head=True)

@@ -103,17 +103,21 @@ def block_scales(contract: Contract) -> list[str]:
     return sorted({weight.scale or "pow2" for weight in weights})
 
 
-def layers_apart(contract: Contract) -> set[tuple[str, ...]]:
-    """The paths of the layers whose shared experts are decided otherwise than their routed ones."""
-    layers: dict[tuple[str, ...], dict[Role, set[Family | None]]] = {}
+Layer = tuple[int | None, int | None]
+"""The number of a decoder layer, or of an MTP layer."""
+
+
+def layers_apart(contract: Contract) -> set[Layer]:
+    """The layers whose shared experts are decided otherwise than their routed ones."""
+    layers: dict[Layer, dict[Role, set[Family | None]]] = {}
     for entry in contract.entries:
         tensor = entry.tensor
         if tensor.is_gemm and tensor.role in (Role.ROUTED_EXPERTS, Role.SHARED_EXPERTS):
-            families = layers.setdefault(tensor.path[:3], {}).setdefault(tensor.role, set())
+            families = layers.setdefault((tensor.layer, tensor.mtp), {}).setdefault(tensor.role, set())
             families.add(family_of(entry.decision))
     return {
-        path
-        for path, found in layers.items()
+        layer
+        for layer, found in layers.items()
         if len(found) == 2 and found[Role.ROUTED_EXPERTS] != found[Role.SHARED_EXPERTS]
     }
 

@@ -17,7 +17,7 @@ from precc.contract import RolloutLayout
 SGLANG: tuple[str, ...] = ("0.5.23", "0.5.16")
 
 FLASHINFER: tuple[str, ...] = ("0.7.4", "0.7.2", "0.6.14")
-"""SGLang 0.5.23 pins 0.7.2, and 0.5.16 pins 0.6.14; nothing that is modelled here differs between the three."""
+"""Nothing that is modelled here differs between the three."""
 
 ENGINES: dict[str, tuple[str, ...]] = {"sglang": SGLANG, "flashinfer": FLASHINFER}
 
@@ -26,9 +26,10 @@ ENGINES: dict[str, tuple[str, ...]] = {"sglang": SGLANG, "flashinfer": FLASHINFE
 class Release:
     """One version of SGLang, as far as versions differ.
 
-    `modelopt_fp4` and `mixed` are the algorithms that these two methods have kernels for; `modelopt_mixed` leaves a
-    module with any other one unquantized, without a word. `algorithm_parts`: what ModelOpt's config names as its
-    algorithm is searched for `FP8` and `FP4`, not compared. `ignore_keys` are the keys of a ModelOpt list, the first
+    `flashinfer` is the version that its package requires. `modelopt_fp4` and `mixed` are the algorithms that these two
+    methods have kernels for; `modelopt_mixed` leaves a module with any other one unquantized, without a word.
+    `algorithm_parts`: what ModelOpt's config names as its algorithm is searched for `FP8` and `FP4`, not compared.
+    `ignore_keys` are the keys of a ModelOpt list, the first
     that is there; `legacy_ignore_keys` those in `hf_quant_config.json`. `ignore_contained`: a compressed-tensors entry
     takes every module whose name contains it. `nested_names`: a mix finds `model.…` under `model.language_model.…`,
     and back. `fp4_over_fp8`: a four-bit method may be asked for over an FP8 checkpoint. `declared_scales`: `scale_fmt`
@@ -38,6 +39,7 @@ class Release:
     """
 
     version: str
+    flashinfer: str
     modelopt_fp4: frozenset[str]
     mixed: frozenset[str]
     attention_dp: str
@@ -56,12 +58,14 @@ class Release:
 RELEASES: Mapping[str, Release] = {
     "0.5.23": Release(
         "0.5.23",
+        "0.7.2",
         modelopt_fp4=frozenset({"NVFP4", "W4A16_NVFP4"}),
         mixed=frozenset({"FP8", "NVFP4", "W4A16_NVFP4", "MXFP8", "FP8_PB_WO", "FP8_BLOCK_SCALES"}),
         attention_dp="attn-dp-size",
     ),
     "0.5.16": Release(
         "0.5.16",
+        "0.6.14",
         modelopt_fp4=frozenset({"NVFP4"}),
         mixed=frozenset({"FP8", "NVFP4", "W4A16_NVFP4"}),
         attention_dp="dp-size",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from precc.backend import Artifact, Attestation, Judgement, Reading, Unsupported
+from precc.backend import Artifact, Attestation, Foreign, Judgement, Reading, Unsupported
 from precc.contract import Contract, Entry
+from precc.graph.model import ModelGraph
 from precc_te import emission, reading
 from precc_te.modules import modules_of
 from precc_te.names import Names, paths
@@ -64,6 +65,14 @@ class TeBackend:
         from precc_te import launch
 
         return launch.attest_launch(contract, arguments, environment)
+
+    def read_foreign(
+        self, model: ModelGraph, arguments: Sequence[str], environment: Mapping[str, str], recipes: Mapping[str, str]
+    ) -> Foreign:
+        """This reads a trainer's launch that no contract wrote, as Megatron and TransformerEngine do."""
+        from precc_te.foreign import read_foreign
+
+        return read_foreign(model, arguments, environment, recipes)
 
     def upstream(self, contract: Contract, artifacts: Mapping[str, str]) -> Judgement:
         """This starts the installed Megatron-Core and TransformerEngine with `te/`, and compares what is in force.

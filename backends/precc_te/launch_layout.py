@@ -60,7 +60,7 @@ def check_layout(contract: Contract, emitted: Mapping[str, str], given: Mapping[
 
 def laid_out(contract: Contract, given: Mapping[str, str]) -> Contract:
     """The contract under the sizes of a line's arguments."""
-    return replace(contract, train=_layout(contract.train, given))
+    return replace(contract, train=layout_of(contract.train, given))
 
 
 def _refusals(other: Contract) -> Iterator[Diagnostic]:
@@ -75,7 +75,7 @@ def _same(other: Contract, emitted: Mapping[str, str]) -> bool:
         return False
 
 
-def _layout(train: TrainLayout, given: Mapping[str, str]) -> TrainLayout:
+def layout_of(train: TrainLayout, given: Mapping[str, str]) -> TrainLayout:
     """A layout with the sizes of a line. Unequal stages number layers as virtual ones do: no recipe file can say it."""
     words = {key: given.get(argument, "1") for argument, key in SIZES.items()}
     words["etp"] = given.get("--expert-tensor-parallel-size", words["tp"])

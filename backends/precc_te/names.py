@@ -33,6 +33,10 @@ _SUFFIXES: dict[Role, dict[str, str]] = {
         "kv_a": "self_attention.linear_kv_down_proj",
         "kv_b": "self_attention.linear_kv_up_proj",
     },
+    Role.LINEAR_ATTENTION: {
+        **dict.fromkeys(("qkvz", "ba", "qkv", "z", "b", "a"), "self_attention.in_proj"),
+        "out": "self_attention.out_proj",
+    },
     Role.MLA: {"kv_b": "self_attention.linear_kv_up_proj"},
     Role.INDEXER: {
         "wq_b": "self_attention.core_attention.indexer.linear_wq_b",

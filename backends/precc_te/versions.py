@@ -39,17 +39,21 @@ _PARAMETER_FIELDS = frozenset({"fp8_param", "fp4_param"})
 
 @dataclass(frozen=True, slots=True)
 class Megatron:
-    """One version of Megatron-Core: the fields of a module's recipe, and what an MTP layer calls its inner layer."""
+    """One version of Megatron-Core: the fields of a module's recipe, and what an MTP layer calls its inner layer.
+
+    `shares_indexers` is whether layers may reuse the choice of an earlier layer's indexer.
+    """
 
     version: str
     recipe_fields: frozenset[str]
     mtp_inner: str
+    shares_indexers: bool
 
 
 MEGATRON: dict[str, Megatron] = {
-    "0.20": Megatron("0.20", _RECIPE_FIELDS | _PARAMETER_FIELDS, "mtp_model_layer"),
-    "0.19.2": Megatron("0.19.2", _RECIPE_FIELDS | _PARAMETER_FIELDS, "mtp_model_layer"),
-    "0.16.1": Megatron("0.16.1", _RECIPE_FIELDS, "transformer_layer"),
+    "0.20": Megatron("0.20", _RECIPE_FIELDS | _PARAMETER_FIELDS, "mtp_model_layer", True),
+    "0.19.2": Megatron("0.19.2", _RECIPE_FIELDS | _PARAMETER_FIELDS, "mtp_model_layer", True),
+    "0.16.1": Megatron("0.16.1", _RECIPE_FIELDS, "transformer_layer", False),
 }
 
 BACKWARD_OVERRIDE = "backward override"

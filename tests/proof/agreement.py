@@ -15,12 +15,12 @@ def check_cell(target: str, subject: Subject, judging: Judging) -> None:
     """This judges one subject and compares it with the page: its cell, its reason, the versions, what was run."""
     text = page.part(f"matrix {target}")
     heads, *rows = page.rows(text)
-    row = next(row for row in rows if row[0] == f"`{subject.policy}`")
+    row = next(row for row in rows if row[0] == f"`{subject.family}`")
     made = matrix.cell(target, subject, judging)
     reasons = re.findall(r"^\d+\. (.*)$", text, re.MULTILINE)
     assert "disagrees" not in made.words, made.why
     assert not made.why or made.why in reasons
-    assert row[heads.index(f"`{subject.family}`")] == matrix.shown(made, reasons)
+    assert row[heads.index(f"`{subject.policy}`")] == matrix.shown(made, reasons)
     if made.judgement is not None:
         assert f"Judged by {matrix.judged_by(made.judgement)}.\n" in text
         listed = re.findall(r"^- (.*)$", text, re.MULTILINE)

@@ -69,16 +69,16 @@ class Engine:
                     for check in sorted({general(one) for found in self.judgements for one in found.checks})
                 ),
                 "\n",
-                table(("policy", *(f"`{family}`" for family in MODELS)), self._rows(reasons)),
+                table(("family", *(f"`{policy}`" for policy in policies())), self._rows(reasons)),
                 f"\n{numbered}" if numbered else "",
             )
         )
 
     def _rows(self, reasons: list[str]) -> Iterator[list[str]]:
         found = {(cell.subject.policy, cell.subject.family): cell for cell in self.cells}
-        for policy in policies():
-            cells = (found[policy, family] for family in MODELS)
-            yield [f"`{policy}`", *(shown(cell, reasons) for cell in cells)]
+        for family in MODELS:
+            cells = (found[policy, family] for policy in policies())
+            yield [f"`{family}`", *(shown(cell, reasons) for cell in cells)]
 
 
 def shown(cell: Cell, reasons: list[str]) -> str:
@@ -99,11 +99,11 @@ def general(check: str) -> str:
     return _SPECIFIC.sub("*n*", re.sub(r"\w+ForCausalLM", "the model class", check.partition(": ")[0]))
 
 
-def run(target: str) -> Engine:
-    """This judges every subject for one target, in one process."""
+def run(target: str, full: bool = False) -> Engine:
+    """This judges every subject for one target, in one process; on the models themselves if `full`."""
     assert target in TARGETS
     started, made = perf_counter(), Engine(target)
     with judge(target) as judging:
-        made.cells = [cell(target, subject, judging) for subject in subjects()]
+        made.cells = [cell(target, subject, judging) for subject in subjects(full)]
     made.seconds = perf_counter() - started
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from precc.backend import available, find_backend
+from precc.backend import find_backend, standard_targets
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic
 from precc.front import read_policy
@@ -27,17 +27,39 @@ MODELS: dict[str, str] = {
     "deepseek_v3": "deepseek-v3",
     "deepseek_v32": "deepseek-v3.2",
     "glm4_moe": "glm-4.5",
+    "gpt_oss": "gpt-oss-20b-bf16",
+    "llama4": "llama-4-maverick",
+    "gemma3_text": "gemma-3-1b",
+    "gemma3": "gemma-3-27b",
+    "qwen3_next": "qwen3-next-80b-a3b",
+    "qwen3_5": "qwen3.5-27b",
+    "qwen3_5_moe": "qwen3.5-35b-a3b",
+    "qwen3_vl_moe": "qwen3-vl-30b-a3b",
+    "glm_moe_dsa": "glm-5",
+    "kimi_k25": "kimi-k2.5",
+    "deepseek_v4": "deepseek-v4-flash",
+    "minimax_m2": "minimax-m2",
 }
 """The model of each family whose structure the small one has, sizes as divisible as its own."""
+
+ONE_A_FORMAT = ("nvfp4_rl", "mxfp8_e2e", "int4_w4a16")
+IN_FULL = tuple(MODELS)[: tuple(MODELS).index("glm4_moe") + 1]
+"""The families that every policy is tried on where a trial is dear; the others have one policy for each format."""
 
 LAYERS = 4
 """The first two and the last two: dense and routed ones, kept in BF16 by policies and not."""
 
 
 @cache
+def full_model(family: str) -> ModelGraph:
+    """The graph of a well-known model."""
+    return read_model(MODELS[family])
+
+
+@cache
 def small_model(family: str) -> ModelGraph:
     """The graph of a small model with the structure of a well-known one."""
-    return shrink(read_model(MODELS[family]), layers=LAYERS).graph
+    return shrink(full_model(family), layers=LAYERS).graph
 
 
 OWN: dict[str, str] = {
@@ -72,10 +94,11 @@ def source_of(policy: str) -> SourceFile:
 
 @dataclass(frozen=True)
 class Subject:
-    """One policy on one small model: what each target makes of it."""
+    """One policy on one model, a small one unless it is `full`: what each target makes of it."""
 
     policy: str
     family: str
+    full: bool = False
 
     def __str__(self) -> str:
         return f"{self.policy} on {self.family}"
@@ -84,11 +107,11 @@ class Subject:
     def targets(self) -> tuple[str, ...]:
         """The targets that the policy is for."""
         stated = read_policy(source_of(self.policy))[0].targets
-        return stated.names if stated else tuple(sorted(available()))
+        return stated.names if stated else standard_targets()
 
     def compiled(self, target: str) -> Compilation:
         """The policy compiled for one target alone."""
-        return _compiled(self.policy, self.family, target)
+        return _compiled(self, target)
 
     def refusals(self, target: str) -> tuple[Diagnostic, ...]:
         """Why it does not compile for a target."""
@@ -108,10 +131,21 @@ class Subject:
 
 
 @cache
-def _compiled(policy: str, family: str, target: str) -> Compilation:
-    return compile_policy(source_of(policy), small_model(family), [find_backend(target)])
+def _compiled(subject: Subject, target: str) -> Compilation:
+    model = full_model(subject.family) if subject.full else small_model(subject.family)
+    return compile_policy(source_of(subject.policy), model, [find_backend(target)])
 
 
-def subjects() -> list[Subject]:
+def subjects(full: bool = False) -> list[Subject]:
     """Every ready policy on every family."""
-    return [Subject(policy, family.name) for policy in policies() for family in families()]
+    return [Subject(policy, family.name, full) for policy in policies() for family in families()]
+
+
+def in_full() -> list[Subject]:
+    """Every ready policy on the families that are tried in full."""
+    return [subject for subject in subjects() if subject.family in IN_FULL]
+
+
+def chosen() -> list[Subject]:
+    """The same, and one policy for each format on the other families."""
+    return [subject for subject in subjects() if subject.family in IN_FULL or subject.policy in ONE_A_FORMAT]

@@ -14,10 +14,10 @@ from proof.subjects import LAYERS, MODELS, policies, small_model
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_cell_is_blank(target: str) -> None:
-    """A row for each ready policy, a column for each family, and words in every cell."""
+    """A row for each family, a column for each ready policy, and words in every cell."""
     heads, *rows = page.rows(page.part(f"matrix {target}"))
-    assert heads == ["policy", *(f"`{family}`" for family in MODELS)]
-    assert [row[0] for row in rows] == [f"`{policy}`" for policy in policies()]
+    assert heads == ["family", *(f"`{policy}`" for policy in policies())]
+    assert [row[0] for row in rows] == [f"`{family}`" for family in MODELS]
     cells = [cell for row in rows for cell in row[1:]]
     assert len(cells) == len(MODELS) * len(policies())
     known = ("agrees (", "refused ([P", "engine cannot (", matrix.NOT_A_TARGET)

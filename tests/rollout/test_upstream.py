@@ -124,6 +124,9 @@ FULL = [
     (BLOCKS, "qwen3-0.6b", "gpu=h100"),
     (FOUR_BIT_WEIGHTS, "moonlight-16b-a3b", ""),
     (INTEGERS, "qwen2.5-7b", ""),
+    ("default: mxfp8\nkv_b_proj: bf16\n", "deepseek-v3.2", ""),
+    (MXFP8, "glm-5.2", ""),
+    (BLOCKS, "minimax-m2.7", "gpu=h100"),
 ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import pytest
-from proof.subjects import MODELS, Subject, policies, small_model, source_of, subjects
+from proof.subjects import MODELS, Subject, chosen, policies, small_model, source_of
 from rollout.older import VERSION, contract_of, older_folder
 from rollout.support import CONFIG, ENVIRONMENT, LEGACY, SERVER, differing, edited, emitted, errors, findings, refusal
 
@@ -24,7 +24,7 @@ NEWEST = SGLANG[0]
 
 Asked: TypeAlias = Callable[[Contract, Mapping[str, str]], Judgement]
 
-READY = [subject for subject in subjects() if "sglang" in subject.targets]
+READY = [subject for subject in chosen() if "sglang" in subject.targets]
 
 
 @pytest.fixture(scope="module")

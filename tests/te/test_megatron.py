@@ -52,7 +52,18 @@ def test_megatron_runs_every_layer_as_decided(
 
 @pytest.mark.parametrize(
     "model, megatron_core",
-    in_turn(["qwen2.5-1.5b", "mixtral-8x7b", "deepseek-v2-lite", "deepseek-v3.2", "glm-4.5-air", "moonlight-16b-a3b"]),
+    in_turn(
+        [
+            "qwen2.5-1.5b",
+            "mixtral-8x7b",
+            "deepseek-v2-lite",
+            "deepseek-v3.2",
+            "glm-4.5-air",
+            "moonlight-16b-a3b",
+            "minimax-m2",
+            "glm-5.2",
+        ]
+    ),
 )
 def test_megatron_runs_the_catalogues_models_as_decided(model: str, megatron_core: str, judges: Judges) -> None:
     """As many layers as the model has, at all layouts in which they divide or Megatron divides them."""

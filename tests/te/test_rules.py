@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from te.support import (
@@ -27,6 +28,7 @@ from precc.diagnostics import Diagnostic, Severity
 from precc.formats import Decision, Quantization
 from precc.formats.decision import Backward
 from precc.graph.reading import read_model
+from precc.graph.shrinking import complete_config
 from precc.pipeline import compile_policy
 from precc.source import SourceFile
 from precc_te import backend
@@ -254,6 +256,30 @@ def test_what_is_served_only_trains_in_bf16() -> None:
     assert decided["gate"] == BF16
     assert decided["router"] == decided["norm"] == UNADDRESSED
     assert str(UNADDRESSED) == "bf16 (no TE module)"
+
+
+@pytest.mark.parametrize(
+    "config, train, said",
+    [
+        (
+            {},
+            "megatron_core=0.16.1",
+            "Megatron-Core 0.16.1 builds an indexer in every layer; 57 layers of glm have none",
+        ),
+        ({"indexer_types": ["full", "shared"] * 39}, "megatron_core=0.19", ""),
+        ({"indexer_types": ["full", "shared", "full", *["shared"] * 75]}, "megatron_core=0.19", "in another order"),
+        ({"index_topk_freq": 1}, "megatron_core=0.16.1", ""),
+    ],
+)
+def test_layers_without_an_indexer_follow_megatrons_rhythm(
+    config: dict[str, object], train: str, said: str, tmp_path: Path
+) -> None:
+    """Since 0.19 the first few layers have one, and then every n-th; before, all have."""
+    path = tmp_path / "glm.json"
+    path.write_text(json.dumps({**complete_config(read_model("glm-5.2")), "indexer_types": None, **config}))
+    done = compile_policy(SourceFile("p.prec", f"{MXFP8}train: {train}\n"), read_model(str(path)), [backend])
+    told = [finding.message for finding in done.findings if finding.is_error]
+    assert [said in message for message in told] == ([True] if said else [])
 
 
 def test_a_refused_contract_has_no_decisions() -> None:

@@ -22,7 +22,7 @@ from precc_sglang.families import (
 )
 from precc_sglang.grammar import algorithm, algorithm_key, excluded, ignored, skipped, target_of
 from precc_sglang.methods import MIXED
-from precc_sglang.names import Kind, Module, Packed
+from precc_sglang.names import Kind, ModelClass, Module, Packed
 from precc_sglang.paths import CONFIG_PATH
 from precc_sglang.reading.routing import Route
 from precc_sglang.reading.words import check_words, declared_cache
@@ -203,21 +203,30 @@ class Online:
 
 @dataclass(frozen=True)
 class Reader:
-    """What a version and a model class add to a config: what the class fuses, `SGLANG_FP8_IGNORED_LAYERS`, and the one
-    substring that a draft class replaces in the names."""
+    """What a version and a model class add to a config: what the class fuses, what it does to names,
+    `SGLANG_FP8_IGNORED_LAYERS`, and the one substring that a draft class replaces in the names."""
 
     release: Release
-    packed: Packed
+    built: ModelClass
     fp8_ignored: Sequence[str] = ()
     rename: tuple[str, str] | None = None
 
+    @property
+    def packed(self) -> Packed:
+        return self.built.packed
+
     def name(self, word: str) -> str:
         """A name of the config as the class has it."""
-        return word.replace(*self.rename, 1) if self.rename else word
+        return self.built.renamed(word.replace(*self.rename, 1) if self.rename else word)
 
     def names(self, words: Iterable[str]) -> tuple[str, ...]:
         """The names of a list."""
         return tuple(map(self.name, words))
+
+    def excluded(self, words: Iterable[str]) -> tuple[str, ...]:
+        """The names of a ModelOpt list, of which a class that renames them keeps the inner ones, too."""
+        inner = [word.removeprefix("language_model.") for word in self.names(words)] if any(self.built.mapper) else []
+        return tuple(dict.fromkeys((*self.names(words), *inner)))
 
 
 def config_of(found: Route, reader: Reader) -> Config:
@@ -257,7 +266,7 @@ def _modelopt(found: Route, reader: Reader) -> Config:
     listed: object = next((config[key] for key in _list_keys(found, reader.release) if key in config), [])
     if listed is None and family is not FP8_TENSOR:
         raise unreadable(f"`ignore` of {found.path} is null, with which SGLang does not start")
-    entries = reader.names(_strings(listed, found, "ignore"))
+    entries = reader.excluded(_strings(listed, found, "ignore"))
     return ModelOpt(family.name, entries, reader.packed, found.path, declared_cache(config))
 
 
@@ -284,7 +293,7 @@ def _mixed(found: Route, reader: Reader) -> Config:
     if not isinstance(layers, dict) or not layers or not all(isinstance(facts, dict) for facts in layers.values()):
         raise unreadable(f"{found.path} needs a non-empty `quantized_layers` map")
     listed = next((config[key] for key in _mixed_keys(found, reader.release) if key in config), None)
-    entries = reader.names(_strings(listed, found, "ignore"))
+    entries = reader.excluded(_strings(listed, found, "ignore"))
     named = {reader.name(key): facts for key, facts in layers.items()}
     return Mixed(named, entries, reader.packed, found.path, declared_cache(config), reader.release)
 

@@ -92,14 +92,14 @@ class Server:
 
     @cached_property
     def config(self) -> Config:
-        return config_of(self.route, Reader(self.release, self.built.packed, self._fp8_ignored))
+        return config_of(self.route, Reader(self.release, self.built, self._fp8_ignored))
 
     @cached_property
     def _draft_config(self) -> Config:
         """The same config as the draft class reads it: with its own renaming, or dropped."""
         if self.built.drops_nvfp4_draft and self.route.method == "modelopt_fp4":
             return Unquantized(f"the draft class drops a ModelOpt FP4 config; {self.route.path}")
-        reader = Reader(self.release, self.built.packed, self._fp8_ignored, self.built.draft_mapper)
+        reader = Reader(self.release, self.built, self._fp8_ignored, self.built.draft_mapper)
         return config_of(self.route, reader)
 
     @cached_property
@@ -158,7 +158,7 @@ class Server:
 
     def _folded(self, tensor: Tensor, module: Module) -> Module:
         """A shared expert that the class folds into the expert layer takes that layer's method."""
-        if tensor.role is not Role.SHARED_EXPERTS or not self._folds_shared:
+        if tensor.role is not Role.SHARED_EXPERTS or module.kind is Kind.NEVER or not self._folds_shared:
             return module
         parent = module.prefix.split(".shared_expert")[0]
         return Module(f"{parent}.experts", Kind.EXPERTS, (f"{parent}.experts",), module.draft)
@@ -175,7 +175,8 @@ class Server:
                 return False
             vetoed = any("shared_expert" in entry and "shared_expert_gate" not in entry for entry in entries)
             return not (self.route.method == "modelopt_fp4" and vetoed)
-        return True
+        widths = (self.model.config.get(f"{kind}_intermediate_size") for kind in ("moe", "shared_expert"))
+        return how == "any" or len({*widths}) == 1
 
     # --- how inputs are scaled, and the KV cache ----------------------------------------------------
 

@@ -43,7 +43,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     apart = layers_apart(contract)
     if choice is None or not choice.built.folds_shared or not apart:
         return
-    in_them = [entry for entry in contract.entries if entry.tensor.path[:3] in apart]
+    in_them = [entry for entry in contract.entries if (entry.tensor.layer, entry.tensor.mtp) in apart]
     shared = [entry for entry in in_them if entry.tensor.role is Role.SHARED_EXPERTS]
     experts = [*shared, *(entry for entry in in_them if entry.tensor.role is Role.ROUTED_EXPERTS)]
     finding = info if (UNFUSED, True) in arguments(contract, choice) else error

@@ -1,9 +1,10 @@
 """SGLang: no quantization method multiplies in this format.
 
 SGLang 0.5.23 serves MXFP8; FP8 in 128×128 blocks, with static per-tensor scales, or with per-channel weights and
-per-token inputs; NVFP4 with per-token or static inputs in expert layers; weight-only NVFP4; weight-only INT4 in groups
-of 32 or 128. It has nothing for the rest (MXFP4 of these models, INT8 groups, FP8 with dynamic per-tensor inputs,
-weight-only FP8, operands of different formats), and what it does not know it would run unquantized without a word.
+per-token inputs; NVFP4 with static inputs, in expert layers with per-token ones too; weight-only NVFP4; weight-only
+INT4 in groups of 32 or 128. It has nothing for the rest (MXFP4 of these models, INT8 groups, FP8 with dynamic
+per-tensor inputs, weight-only FP8, operands of different formats), and what it does not know it would run unquantized
+without a word.
 
 ```prec expect=P701 model=qwen3-30b-a3b
 targets: sglang

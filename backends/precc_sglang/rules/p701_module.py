@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from precc.contract import Contract, Entry
+from precc.contract import Contract
 from precc.diagnostics import Diagnostic, Severity
-from precc_sglang.families import UNQUANTIZED, Family
+from precc_sglang.families import UNQUANTIZED
 from precc_sglang.methods import choice_of
 from precc_sglang.names import Kind
 from precc_sglang.refusal import refuse
@@ -39,7 +39,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     choice = choice_of(contract)
     if choice is None:
         return
-    never = [entry for module, entry, family in choice.entries(Kind.NEVER) if _apart(entry, family)]
+    never = [entry for _, entry, family in choice.entries(Kind.NEVER) if family not in (None, UNQUANTIZED)]
     yield from refuse(contract, CODE, never, "builds this module without a quantization config", "leave it in `bf16`")
     heads = [entry for _, entry, family in choice.entries(Kind.HEAD) if family is not None and not family.head]
     yield from refuse(
@@ -49,8 +49,3 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         "cannot quantize an LM head in this format",
         "leave it in `bf16`, or write `weight nvfp4` for it in a policy of ModelOpt formats",
     )
-
-
-def _apart(entry: Entry, family: Family | None) -> bool:
-    """The indexer's `wk` has its own finding."""
-    return family is not None and family is not UNQUANTIZED and entry.tensor.path[-1] != "wk"

@@ -33,8 +33,9 @@ def start() -> None:
 
 @contextmanager
 def gpu(capability: int) -> Iterator[None]:
-    """This pretends a GPU of a compute capability, times ten."""
+    """This pretends a GPU of a compute capability, times ten, which any snapshots of recurrent states fit."""
     import torch
+    from sglang.srt.arg_groups import mamba_hook
     from sglang.srt.model_loader import loader
     from sglang.srt.runtime_context import override_platform
 
@@ -42,6 +43,7 @@ def gpu(capability: int) -> Iterator[None]:
     cuda: Any = torch.cuda
     cuda.get_device_capability = lambda *_, **__: pair
     loader.get_device_capability = lambda *_, **__: pair
+    mamba_hook._platform_supports_mamba_cache_extra_buffer = lambda: True
     blackwell = capability >= BLACKWELL
     facts = {"is_blackwell": blackwell, "is_sm100": blackwell, "is_sm100_or_sm110": blackwell}
     with override_platform(**facts, is_sm90=not blackwell, is_hopper_with_cuda_12_3=not blackwell):

@@ -15,7 +15,15 @@ from precc_sglang.families import INT4, family_of
 from precc_sglang.methods import Choice
 from precc_sglang.names import Kind
 from precc_sglang.served import Served, served
-from precc_sglang.upstream.expected import Holder, held, holders, stored_name
+from precc_sglang.upstream.expected import (
+    Holder,
+    held,
+    held_entries,
+    holders,
+    parts_stacks,
+    stored_entries,
+    stored_name,
+)
 from precc_sglang.upstream.serving import Server
 from precc_sglang.upstream.wire import Built, Cast, Loaded, Parameter, Seen
 from precc_sglang.versions import is_blackwell
@@ -104,7 +112,7 @@ class Found:
 
 def compare(case: Case) -> tuple[int, int, tuple[Diagnostic, ...]]:
     """How many tensors were compared, how many agree, and the findings."""
-    total = tensors_of(case.contract.entries)
+    total = tensors_of(held_entries(case.contract, case.choice.built))
     found = Found(common=list(_process(case)))
     stop = case.seen.stop
     if case.seen.modules:
@@ -235,8 +243,10 @@ def _compare_loaded(case: Case, found: Found) -> None:
     loads = [loaded for loaded in (main, draft) if loaded is not None]
     read = frozenset[str]().union(*(loaded.read for loaded in loads))
     casts = {cast.tensor: cast for loaded in loads for cast in loaded.casts}
-    for entry in case.small.contract.entries:
-        _compare_tensors(case, entry, read, casts, found)
+    apart = parts_stacks(case.small.contract)
+    for entry in held_entries(case.small.contract, case.choice.built):
+        for stored in stored_entries(entry, apart):
+            _compare_tensors(case, stored, case.origin[id(entry)], read, casts, found)
     for holder in case.small_holders:
         loaded = draft if holder.draft else main
         if loaded is not None and not (holder.draft and _from_target(holder)):
@@ -248,9 +258,11 @@ def _from_target(holder: Holder) -> bool:
     return all(entry.tensor.role in SHARED_WITH_TARGET for entry in holder.entries)
 
 
-def _compare_tensors(case: Case, entry: Entry, read: frozenset[str], casts: Mapping[str, Cast], found: Found) -> None:
+def _compare_tensors(
+    case: Case, entry: Entry, origin: Entry, read: frozenset[str], casts: Mapping[str, Cast], found: Found
+) -> None:
     """The stored parts of one tensor: each is read by some loader, and no value of it is changed."""
-    tensor, origin = entry.tensor, case.origin[id(entry)]
+    tensor = entry.tensor
     if tensor.tied_to is not None or (tensor.mtp is not None and tensor.role in SHARED_WITH_TARGET):
         return
     wanted, written = [word for word, _ in held(entry)], _written(case, entry)

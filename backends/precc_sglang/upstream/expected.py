@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from precc.contract import Contract, Entry
 from precc.formats import StoredPart, stored_parts
@@ -11,7 +12,7 @@ from precc.graph.model import EXPERT, Tensor
 from precc.syntax.words import Role
 from precc_sglang.families import FP8_TENSOR, UNQUANTIZED, family_of
 from precc_sglang.methods import Choice
-from precc_sglang.names import Kind, ModelClass, Module, module_of
+from precc_sglang.names import TOWERS, Kind, ModelClass, Module, module_of
 from precc_sglang.upstream.wire import Parameter, Shape
 
 CODES_A_WORD = 8
@@ -21,6 +22,15 @@ DTYPES = {"bf16": "BF16", "fp16": "F16", "fp32": "F32"}
 
 HALVES = {"gate": "w13_", "up": "w13_", "down": "w2_"}
 """The fused parameter of an expert layer that holds each projection."""
+
+STACKED: dict[str, tuple[str, ...]] = {"gate_up": ("gate", "up"), "down": ("down",)}
+"""The projections in a stack of experts, by the part of the tensor."""
+
+STACKED_BIASES = {"gate_up_proj_bias": "w13_weight_bias", "down_proj_bias": "w2_weight_bias"}
+"""The biases of stacked experts, and the parameters of the expert layer that hold them."""
+
+JOINED = {"qkv": 3, "qkvz": 4, "ba": 2}
+"""How many projections of a gated delta net one tensor holds, by its part."""
 
 ONE_INPUT_SCALE = frozenset({(FP8_TENSOR.name, "w13_input_scale")})
 """Scales that an expert layer has once for gate and up together."""
@@ -43,10 +53,15 @@ class Holder:
     parameters: dict[str, Parameter] = field(default_factory=dict)
 
 
+def held_entries(contract: Contract, built: ModelClass) -> list[Entry]:
+    """The entries that a class has modules for: a server builds some of them without their towers or MTP layers."""
+    return [entry for entry in contract.entries if built.holds(entry.tensor)]
+
+
 def holders(contract: Contract, choice: Choice) -> list[Holder]:
     """The modules that hold a contract's tensors, in order."""
     found: dict[tuple[bool, str, bool], Holder] = {}
-    for entry in contract.entries:
+    for entry in held_entries(contract, choice.built):
         tensor = entry.tensor
         module = module_of(tensor, choice.built)
         for name in _held_in(tensor, module, choice.built):
@@ -60,21 +75,22 @@ def holders(contract: Contract, choice: Choice) -> list[Holder]:
 
 def _held_in(tensor: Tensor, module: Module | None, built: ModelClass) -> Iterator[str]:
     """The names of the modules that hold a tensor: one, or one an expert where a class keeps experts apart."""
-    path = _path(tensor)
+    path = _path(tensor, built)
     if module is not None and module.kind is Kind.EXPERTS:
-        yield ".".join(path[: path.index(EXPERT)])
+        yield ".".join(path[:-1] if tensor.stacked else path[: path.index(EXPERT)])
     elif EXPERT in path:
         yield from (".".join(path).replace(EXPERT, str(expert)) for expert in tensor.experts or ())
     else:
         *parents, last = path if tensor.parameter else path[:-1]
-        never = module is not None and module.kind is Kind.NEVER
+        fuses = tensor.outer in TOWERS or built.bars(tensor)
+        never = module is not None and module.kind is Kind.NEVER and not fuses
         yield ".".join((*parents, last if never else built.part_of.get(last, last)))
 
 
-def _path(tensor: Tensor) -> tuple[str, ...]:
+def _path(tensor: Tensor, built: ModelClass) -> tuple[str, ...]:
     """Where a tensor stands in SGLang's tree; the decoder layer of a draft model has a name of its own."""
-    if tensor.mtp is None:
-        return tensor.path
+    if tensor.mtp is None or tensor.outer_depth == 1:
+        return built.placed(tensor.path)
     below = tensor.path[tensor.outer_depth :]
     if tensor.role is Role.LM_HEAD:
         return ("lm_head",)
@@ -88,13 +104,39 @@ def _parameters(holder: Holder) -> dict[str, Parameter]:
     """Each parameter of a module, the parts of a fused one put together."""
     experts = holder.module is not None and holder.module.kind is Kind.EXPERTS
     parts: dict[str, list[tuple[Parameter, Entry]]] = {}
-    for entry in holder.entries:
+    held_apart = _unstacked if experts else lambda entry: iter((entry,))
+    for entry in chain.from_iterable(map(held_apart, holder.entries)):
         half = HALVES[entry.tensor.part] if experts else ""
         for word, parameter in held(entry):
             parts.setdefault(half + word, []).append((parameter, entry))
     if not experts:
-        return {word: _fused([parameter for parameter, _ in group]) for word, group in parts.items()}
+        fused = {word: _fused(list(chain.from_iterable(map(_slots, group)))) for word, group in parts.items()}
+        return {STACKED_BIASES.get(word, word): parameter for word, parameter in fused.items()}
     return {word: _of_experts(word, group) for word, group in parts.items()}
+
+
+def _unstacked(entry: Entry) -> Iterator[Entry]:
+    """The projections of a stack as they were if each expert's stood alone; an entry that is no stack itself."""
+    tensor = entry.tensor
+    if not tensor.stacked:
+        yield entry
+        return
+    parts = STACKED[tensor.part]
+    rows, columns = tensor.shape[3 - tensor.contraction] // len(parts), tensor.shape[tensor.contraction]
+    for part in parts:
+        path = (*tensor.path[:-1], EXPERT, f"{part}_proj")
+        single = replace(tensor, path=path, parameter="weight", shape=(rows, columns), part=part, contracted=(1,))
+        yield replace(entry, tensor=replace(single, experts=range(tensor.stacked)))
+
+
+def parts_stacks(contract: Contract) -> bool:
+    """Whether a checkpoint holds experts one by one: all of them, if those of some stack are quantized."""
+    return any(entry.decision.weight.is_quantized and entry.tensor.stacked for entry in contract.entries)
+
+
+def stored_entries(entry: Entry, apart: bool) -> Iterator[Entry]:
+    """An entry as a checkpoint holds it, which has its stacks `apart` or not."""
+    yield from _unstacked(entry) if apart else (entry,)
 
 
 def held(entry: Entry) -> Iterator[tuple[str, Parameter]]:
@@ -116,6 +158,13 @@ def _stored(entry: Entry) -> list[StoredPart]:
 def _packed(codes: StoredPart) -> Shape:
     *rows, columns = codes.shape
     return (*rows, -(-2 * columns // CODES_A_WORD))
+
+
+def _slots(held_as: tuple[Parameter, Entry]) -> Iterator[Parameter]:
+    """A stored part, a scalar as often as its weight has members that stand in one tensor of the checkpoint."""
+    parameter, entry = held_as
+    joined = entry.tensor.role is Role.LINEAR_ATTENTION and not parameter.shape
+    yield from (parameter,) * (JOINED.get(entry.tensor.part, 1) if joined else 1)
 
 
 def _fused(parts: Sequence[Parameter]) -> Parameter:
@@ -151,8 +200,8 @@ def _of_experts(word: str, group: Iterable[tuple[Parameter, Entry]]) -> Paramete
 
 def checkpoint(contract: Contract) -> dict[str, Parameter]:
     """The tensors of a checkpoint that follows a contract, as `decides` says they are stored."""
-    tensors = {}
-    for entry in contract.entries:
+    tensors, apart = {}, parts_stacks(contract)
+    for entry in chain.from_iterable(stored_entries(entry, apart) for entry in contract.entries):
         for module in entry.tensor.modules():
             for word, parameter in held(entry):
                 tensors[stored_name(entry.tensor, module, word)] = parameter

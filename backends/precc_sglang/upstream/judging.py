@@ -143,8 +143,8 @@ class _Sizes:
     small: SmallContract
 
     def __str__(self) -> str:
-        config, experts = self.small.config, len(self.small.experts)
-        words = [f"all {config['num_hidden_layers']} layers", f"hidden size {config['hidden_size']}"]
+        model, experts = self.small.contract.model, len(self.small.experts)
+        words = [f"all {model.layers} layers", f"hidden size {model.config['hidden_size']}"]
         return ", ".join([*words, amount(experts, "expert")] if experts else words)
 
 

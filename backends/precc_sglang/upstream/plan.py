@@ -11,11 +11,12 @@ from typing import Any
 from precc.contract import Entry
 from precc.contract.shrinking import SmallContract
 from precc.graph.model import EXPERT
-from precc_sglang.upstream.expected import held
+from precc_sglang.upstream.expected import held, stored_entries
 from precc_sglang.upstream.wire import Parameter
 
 PLAN_PATH = "converter/plan.json"
 
+_RANGE = re.compile(r"\{\d+\.\.\d+\}")
 _NUMBERS = re.compile(r"\{(\d+)\.\.(\d+)\}|(\d+)")
 
 Box = tuple[range, ...]
@@ -39,20 +40,29 @@ def planned(small: SmallContract, text: str) -> dict[str, Parameter]:
     tensors = {}
     for entry, origin in zip(small.contract.entries, small.origins, strict=True):
         line = _line_of(origin, lines)
-        shapes = [parameter.shape for _, parameter in held(entry)]
+        apart = line is not None and any(_RANGE.match(word) for word, _ in line.outputs)
+        shapes = [parameter.shape for stored in stored_entries(entry, apart) for _, parameter in held(stored)]
         for at, (word, dtype) in enumerate(line.outputs if line else ()):
             shape = shapes[min(at, len(shapes) - 1)]
             for module in entry.tensor.modules():
                 parent = module if entry.tensor.parameter else module.rpartition(".")[0]
-                tensors[f"{parent}.{word}"] = Parameter(dtype, shape)
+                for name in _each_expert(word, entry.tensor.stacked):
+                    tensors[f"{parent}.{name}"] = Parameter(dtype, shape)
     return tensors
+
+
+def _each_expert(word: str, experts: int) -> Iterator[str]:
+    """What an output of a stack is called for each expert of the small model; any other output's one word."""
+    found = _RANGE.match(word)
+    yield from (f"{expert}{word[found.end() :]}" for expert in range(experts)) if found else (word,)
 
 
 def _lines(shown: list[dict[str, Any]]) -> Mapping[str, list[Line]]:
     """The lines by their names with the numbers left open."""
     table: dict[str, list[Line]] = {}
     for line in shown:
-        outputs = tuple((output["name"].rpartition(".")[2], output["dtype"]) for output in line["outputs"])
+        stem = line["tensor"].rpartition(".")[0]
+        outputs = tuple((output["name"].removeprefix(f"{stem}."), output["dtype"]) for output in line["outputs"])
         name, box = _opened(line["tensor"])
         table.setdefault(name, []).append(Line(box, outputs))
     return table

@@ -37,20 +37,31 @@ class Divided:
 
 def read_back(contract: Contract, artifacts: Mapping[str, str]) -> tuple[Reading, ...]:
     """This reads `te/` by the engine's own rules: one answer an entry of the contract."""
-    reader = _Reader(contract, artifacts)
+    ranks, engine = ranks_of(contract), engine_of(contract.train)
+    arguments = read_arguments(text_of(artifacts, ARGUMENTS), ranks.layers, ranks.pipeline)
+    environment = read_environment(artifacts, arguments.mode, contract.digest)
+    files = _recipe_files(artifacts, arguments, ranks, engine, contract.digest)
+    reader = Trainer(ranks, engine, arguments, environment, files)
     names = Names(contract.model)
     return tuple(reader.read(names.module(tensor), tensor.experts) for tensor in contract.tensors)
 
 
-class _Reader:
-    def __init__(self, contract: Contract, artifacts: Mapping[str, str]) -> None:
-        self._ranks = ranks_of(contract)
-        self._engine = engine_of(contract.train)
-        self._inner = self._engine.megatron.mtp_inner
-        self._arguments = read_arguments(text_of(artifacts, ARGUMENTS), self._ranks.layers, self._ranks.pipeline)
-        environment = read_environment(artifacts, self._arguments.mode, contract.digest)
-        self._recipes = Recipes(self._engine, self._arguments, environment)
-        self._files = _recipe_files(artifacts, self._arguments, self._ranks, self._engine, contract.digest)
+class Trainer:
+    """A training process: its layout, versions, arguments and environment, and the recipe file of each stage."""
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        engine: Engine,
+        arguments: Arguments,
+        environment: Mapping[str, str],
+        files: tuple[RecipeFile, ...],
+    ) -> None:
+        self._ranks = ranks
+        self._inner = engine.megatron.mtp_inner
+        self._arguments = arguments
+        self._recipes = Recipes(engine, arguments, environment)
+        self._files = files
         self._known: dict[tuple[Module, range | None], Reading] = {}
 
     def read(self, module: Module | None, experts: range | None) -> Reading:
@@ -74,11 +85,15 @@ class _Reader:
     def _answers(self, module: Module, experts: range | None) -> Iterator[Reading]:
         """One answer for each path that the layer may have on some rank and that patterns can tell apart."""
         file = self._file(module)
-        locals_ = self._ranks.local_layers(module.layer) if module.layer is not None else range(1)
         surrounding = self._autocast(module)
-        patterns = [rule.pattern for rule in file.rules]
-        for path in _numbered_paths(module, locals_, self._inner, patterns, self._experts(experts)):
+        for path in self.paths(module, experts):
             yield from self._in_force(file, path, surrounding)
+
+    def paths(self, module: Module, experts: range | None) -> Iterator[str]:
+        """The paths that the layer may have on some rank, those alone that the patterns can tell apart."""
+        locals_ = self._ranks.local_layers(module.layer) if module.layer is not None else range(1)
+        patterns = [rule.pattern for rule in self._file(module).rules]
+        yield from _numbered_paths(module, locals_, self._inner, patterns, self._experts(experts))
 
     def _experts(self, experts: range | None) -> tuple[range, ...]:
         return () if experts is None else self._ranks.local_experts(experts)
@@ -98,13 +113,18 @@ class _Reader:
     def _in_force(self, file: RecipeFile, path: str, surrounding: TePrecision) -> Iterator[Reading]:
         rule = file.match(path)
         if rule is None:
-            raise Unsupported(inherits(file.path, path, surrounding))
+            yield self.unmatched(file, path, surrounding)
+            return
         because = f"{file.path}, matcher `{rule.label}` ({rule.pattern})"
         if surrounding == BF16 and self._arguments.mode != "bf16":
             because += f", in BF16 by {ARGUMENTS}"
         for recipe in dict.fromkeys((rule.training, rule.evaluation)):
             overrides = recipe.over_quantized if surrounding.is_quantized else recipe.over_unquantized
             yield Reading(self._recipes.precision(recipe, file.path) if overrides else surrounding, because)
+
+    def unmatched(self, file: RecipeFile, path: str, surrounding: TePrecision) -> Reading:
+        """What a layer runs that no matcher names: no contract leaves it to the engine. Raises Unsupported (P504)."""
+        raise Unsupported(inherits(file.path, path, surrounding))
 
 
 def _numbered_paths(

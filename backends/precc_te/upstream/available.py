@@ -9,7 +9,7 @@ from precc.backend import EngineUnavailable, select_version, stated_version
 from precc.contract import Contract
 from precc.contract.wording import listed
 from precc_te import emission
-from precc_te.rules import p701_te_too_old, p702_dequantized_defeated
+from precc_te.rules import p701_shared_indexers, p701_te_too_old, p702_dequantized_defeated
 from precc_te.upstream.process import INSTALL
 from precc_te.upstream.wire import Engines
 from precc_te.versions import ENGINES, UNRELEASED, newest_released
@@ -84,5 +84,6 @@ def _check_same(contract: Contract, installed: Mapping[str, str], versions: Mapp
 
 def _refusals(contract: Contract) -> Iterator[object]:
     """What this target's own rules about versions find."""
+    yield from p701_shared_indexers.check(contract)
     yield from p701_te_too_old.check(contract)
     yield from p702_dequantized_defeated.check(contract)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from precc_te.indexers import rhythm_of
 from precc_te.upstream.wire import Layout, Structure
 
 WIDTH = 32
@@ -44,8 +45,10 @@ def options(structure: Structure, layout: Layout, width: int = WIDTH) -> dict[st
         found["mtp_num_layers"] = structure.mtp
     if structure.latent:
         found |= _LATENT | {"q_lora_rank": 16 if structure.query_rank else None}
-    if structure.indexer:
-        found |= _INDEXER
+    if structure.indexer_in:
+        found |= _INDEXER | _rhythm(structure)
+    if structure.linear_in:
+        found |= _DELTA_NET | {"linear_attention_freq": [int(here) for here in structure.linear_in]}
     return found
 
 
@@ -64,6 +67,24 @@ _INDEXER = {
     "dsa_indexer_head_dim": 16,
     "dsa_indexer_topk": 4,
 }
+
+
+_DELTA_NET = {
+    "experimental_attention_variant": "gated_delta_net",
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 16,
+    "attention_output_gate": True,
+}
+
+
+def _rhythm(structure: Structure) -> dict[str, Any]:
+    """Which layers have an indexer, where not all do."""
+    rhythm = rhythm_of(structure.layers, structure.indexer_in)
+    if len(structure.indexer_in) == structure.layers or rhythm is None:
+        return {}
+    return {"dsa_indexer_topk_freq": rhythm.every, "dsa_indexer_skip_topk_offset": rhythm.offset}
 
 
 def _pipeline(structure: Structure, layout: Layout) -> dict[str, Any]:

@@ -21,6 +21,8 @@ ROOT = "transformer_engine"
 RECIPES = f"{ROOT}.common.recipe"
 KERNELS = ("megatron.core.transformer.moe.ops.paged_stash",)
 """Megatron's modules of Triton kernels that it imports whether there is Triton or not."""
+DELTA_RULE = "fla"
+"""The kernels of gated delta nets, without which Megatron builds none; building one calls none of them."""
 
 
 class Fabricated(types.ModuleType):
@@ -102,7 +104,8 @@ def install(version: str) -> None:
     """
     recipes = load_recipes()
     kernels = () if importlib.util.find_spec("triton") else KERNELS
-    sys.meta_path.insert(0, Finder((ROOT, *kernels)))
+    delta_rule = () if importlib.util.find_spec(DELTA_RULE) else (DELTA_RULE,)
+    sys.meta_path.insert(0, Finder((ROOT, *kernels, *delta_rule)))
     engine, common, pytorch, fp8, quantization, offload = (
         importlib.import_module(f"{ROOT}{name}")
         for name in ("", ".common", ".pytorch", ".pytorch.fp8", ".pytorch.quantization", ".pytorch.cpu_offload")

@@ -13,7 +13,8 @@ class Structure:
     """What of a model decides which linear layers Megatron builds. Sizes are no part of it.
 
     `experts_in` says for each decoder layer whether it has routed experts. `experts` are those of a layer that one
-    rank holds. `query_rank` is whether MLA compresses the query too.
+    rank holds. `query_rank` is whether MLA compresses the query too. `linear_in` says for each decoder layer whether it
+    is a gated delta net; empty where none is. `indexer_in` are the layers that have an indexer.
     """
 
     experts_in: tuple[bool, ...]
@@ -21,8 +22,9 @@ class Structure:
     shared: bool = False
     latent: bool = False
     query_rank: bool = False
-    indexer: bool = False
+    indexer_in: frozenset[int] = frozenset()
     mtp: int = 0
+    linear_in: tuple[bool, ...] = ()
 
     @property
     def layers(self) -> int:

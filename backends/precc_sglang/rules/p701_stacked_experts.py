@@ -1,0 +1,49 @@
+"""SGLang: this class loads the experts of a layer from one tensor only.
+
+Quantized experts are stored one by one, each with its scales. The loader of gpt-oss looks for `experts.gate_up_proj`
+and `experts.down_proj`; names with an expert's number are passed over without a word, and the experts stay as they were
+allocated. Its attention, router and LM head are built without a quantization config, so that nothing is left to
+quantize.
+
+```prec expect=P701 model=gpt-oss-20b
+targets: sglang
+@routed_experts: mxfp8
+```
+
+Serve the model in BF16:
+
+```prec model=gpt-oss-20b
+targets: sglang
+default: bf16
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from precc.contract import Contract
+from precc.diagnostics import Diagnostic, Severity
+from precc_sglang.families import UNQUANTIZED
+from precc_sglang.methods import choice_of
+from precc_sglang.names import Kind
+from precc_sglang.refusal import refuse
+
+CODE = "P701"
+NAME = "sglang-stacked-experts"
+SEVERITY = Severity.ERROR
+
+
+def check(contract: Contract) -> Iterator[Diagnostic]:
+    """One finding for all quantized experts of a class whose loader does not know them one by one."""
+    choice = choice_of(contract)
+    if choice is None or choice.built.loads_single_experts:
+        return
+    lost = [entry for _, entry, family in choice.entries(Kind.EXPERTS) if family not in (None, UNQUANTIZED)]
+    yield from refuse(
+        contract,
+        CODE,
+        lost,
+        f"loads no quantized experts in {choice.built.name}: it knows them stacked in one tensor, without scales",
+        "leave the experts in `bf16`, or leave `sglang` out of `targets:`",
+    )
