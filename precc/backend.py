@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from precc.contract import Contract, Entry
 from precc.diagnostics import Diagnostic, error
+from precc.formats import Decision
+from precc.graph.model import ModelGraph, Tensor
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -58,6 +60,33 @@ class Reading:
 
     decision: object
     because: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignRule:
+    """One rule of a file that no contract wrote: its text and place, and the tensors that it reaches and decides.
+
+    `beyond` says what it reaches beside what its words name; empty where it reaches what it says.
+    """
+
+    text: str
+    where: str
+    matched: int
+    won: int
+    beyond: str = ""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """What an engine makes of a launch that no contract wrote.
+
+    `decisions` has every tensor of the model; None where the engine multiplies it as it is stored, or not at all.
+    `remarks` are sentences about what no decision says: an argument that changes numbers, stages that differ.
+    """
+
+    decisions: tuple[tuple[Tensor, Decision | None], ...]
+    rules: tuple[ForeignRule, ...]
+    remarks: tuple[str, ...] = ()
 
 
 class EngineUnavailable(Exception):
@@ -132,6 +161,19 @@ class Judged(Protocol):
         """
 
 
+class Importing(Protocol):
+    """A backend that reads launches of its engine that no contract wrote."""
+
+    def read_foreign(
+        self, model: ModelGraph, arguments: Sequence[str], environment: Mapping[str, str], recipes: Mapping[str, str]
+    ) -> Foreign:
+        """This reads arguments, environment and recipe files (path → text) by the engine's own rules and defaults.
+
+        The words of several commands stand one after the other, with a `;` between them. Raises Unsupported with
+        findings P901 for what the engine would not start with, P902 for what is no decision.
+        """
+
+
 class Launched(Protocol):
     """A backend whose engine is started with arguments and an environment."""
 
@@ -180,6 +222,19 @@ MEMBERS = ("name", "engines", "rules", "names", "emit", "decides", "read_back")
 """What an entry point must have to be a backend."""
 
 
+def is_on_request(backend: Backend) -> bool:
+    """Whether a policy that names no targets is compiled for others only: the backend says so (`on_request`).
+
+    That is one which takes the place of other targets, and cannot say all that they can.
+    """
+    return bool(getattr(backend, "on_request", False))
+
+
+def engines_beneath(backends: Iterable[Backend]) -> tuple[str, ...]:
+    """The engines that targets start themselves (`beneath`), by the names of the targets that stand for them."""
+    return tuple(dict.fromkeys(engine for backend in backends for engine in getattr(backend, "beneath", ())))
+
+
 def find_backend(name: str) -> Backend:
     """This loads one target by its entry point.
 
@@ -198,6 +253,11 @@ def available() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def standard_targets() -> tuple[str, ...]:
+    """The targets that a policy is compiled for which names none, in order."""
+    return tuple(name for name in sorted(available()) if not is_on_request(find_backend(name)))
 
 
 def select_version(stated: str, modelled: tuple[str, ...]) -> str | None:
@@ -258,6 +318,23 @@ def variable_findings(
 def stated_version(contract: Contract, engine: str) -> str:
     """The version of an engine that a contract's layouts state; empty for none."""
     return next((getattr(side, engine) for side in (contract.train, contract.rollout) if hasattr(side, engine)), "")
+
+
+class Paired(Protocol):
+    """A backend of several engines, one of which requires a version of another."""
+
+    def required(self, contract: Contract) -> Mapping[str, str]:
+        """The version of an engine that comes with the one of another that the contract is for: engine → version."""
+
+
+def versions_for(backend: Backend, contract: Contract) -> dict[str, str | None]:
+    """For each engine of a backend the version that its artifacts are made for: the stated one, or that which another
+    engine's version requires, or the newest that is modelled; None for a stated one that is unknown."""
+    required: Mapping[str, str] = backend.required(contract) if hasattr(backend, "required") else {}
+    return {
+        engine: select_version(stated_version(contract, engine) or required.get(engine, ""), modelled)
+        for engine, modelled in backend.engines.items()
+    }
 
 
 def unmodelled_versions(

@@ -9,7 +9,7 @@ from precc.backend import Artifact, Reading
 from precc.contract import Contract, Entry
 from precc_converter.plan import PLAN_PATH, plan_of, plan_text
 from precc_converter.reading import read_plan
-from precc_converter.written import Written, written
+from precc_converter.written import Written, parts_stacks, written
 
 if TYPE_CHECKING:
     from precc_converter.auditing.flow import audit
@@ -35,7 +35,8 @@ class Converter:
 
     def decides(self, contract: Contract) -> Sequence[Written]:
         """This is what the converter does for each entry."""
-        return [written(entry, contract.model) for entry in contract.entries]
+        apart = parts_stacks(contract)
+        return [written(entry, contract.model, apart) for entry in contract.entries]
 
     def read_back(self, contract: Contract, artifacts: Mapping[str, str]) -> Sequence[Reading]:
         """This is what the plan's text says of each tensor."""

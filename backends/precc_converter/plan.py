@@ -17,7 +17,7 @@ from precc.contract import Contract, Entry
 from precc.contract.fold import LAYER, Folded, braced, fold
 from precc.diagnostics import error
 from precc.graph.model import EXPERT
-from precc_converter.written import StoredTensor, Written, written
+from precc_converter.written import StoredTensor, Written, parts_stacks, written
 
 PLAN_PATH = "converter/plan.json"
 PLAN_VERSION = 1
@@ -35,7 +35,8 @@ SHARDS = {
 
 def plan_of(contract: Contract) -> dict[str, Any]:
     """This is the content of the plan. Raises Unsupported for a tensor that cannot be read or written."""
-    lines = [_line(line, contract) for line in fold(contract.entries, _alike(contract))]
+    apart = parts_stacks(contract)
+    lines = [_line(line, contract, apart) for line in fold(contract.entries, _alike(contract, apart))]
     return {
         "version": PLAN_VERSION,
         "digest": contract.digest,
@@ -86,19 +87,19 @@ def _tensor_text(line: dict[str, Any]) -> str:
     return "  {\n" + ",\n".join(rows) + "\n  }"
 
 
-def _alike(contract: Contract) -> Callable[[Entry], Hashable]:
+def _alike(contract: Contract, apart: bool) -> Callable[[Entry], Hashable]:
     """This makes what two entries must share to stand in one line, layer numbers left open."""
 
     def key(entry: Entry) -> Hashable:
-        made = _written(entry, contract)
+        made = _written(entry, contract, apart)
         return replace(made, group=_open(made.group, entry.tensor.layer)), entry.tensor.shape
 
     return key
 
 
-def _written(entry: Entry, contract: Contract) -> Written:
+def _written(entry: Entry, contract: Contract, apart: bool) -> Written:
     try:
-        return written(entry, contract.model)
+        return written(entry, contract.model, apart)
     except KeyError as unknown:
         message = f"the converter cannot read or write {entry.tensor.name}: it has no {unknown.args[0]}"
         raise Unsupported(error("P701", message, entry.span)) from None
@@ -110,9 +111,9 @@ def _open(group: str | None, layer: int | None) -> str | None:
     return ".".join(LAYER if word == str(layer) else word for word in group.split("."))
 
 
-def _line(folded: Folded, contract: Contract) -> dict[str, Any]:
+def _line(folded: Folded, contract: Contract, apart: bool) -> dict[str, Any]:
     entry = folded.entry
-    made = _written(entry, contract)
+    made = _written(entry, contract, apart)
     count = len(folded.layers or (0,)) * len(folded.experts or (0,))
     line: dict[str, Any] = {"tensor": folded.name, "count": count, "action": made.action}
     line |= dict(_computed(made, folded))
@@ -123,11 +124,13 @@ def _line(folded: Folded, contract: Contract) -> dict[str, Any]:
 
 
 def _computed(made: Written, folded: Folded) -> Iterator[tuple[str, Any]]:
-    """The quantizer and the group of an output that is quantized, or only its format."""
-    if not made.weight.is_quantized:
+    """The quantizer and the group of an output that is quantized, else its format; how a stack is taken apart."""
+    if made.weight.is_quantized:
+        yield "quantizer", {"profile": PROFILE, **made.weight.to_json(), "axis": made.axis}
+    else:
         yield "format", made.weight.format
-        return
-    yield "quantizer", {"profile": PROFILE, **made.weight.to_json(), "axis": made.axis}
+        if made.axis is not None:
+            yield "axis", made.axis
     if made.stack is not None:
         yield "stack", made.stack.to_json()
     if made.group is not None:

@@ -116,7 +116,8 @@ def _parse_line(shown: dict[str, Any]) -> PlanLine:
     _only(shown, _COMPUTED["quantizer" in shown], str(name))
     outputs = tuple(_parse_stored(item, name) for item in shown["outputs"])
     group = parse_name(shown["outer_scale_of"]) if "outer_scale_of" in shown else None
-    quantizer = shown["quantizer"] if "quantizer" in shown else {**_NO_QUANTIZER, "format": shown["format"]}
+    without = {**_NO_QUANTIZER, "axis": shown.get("axis"), "format": shown.get("format")}
+    quantizer = shown.get("quantizer", without)
     _only(quantizer, _QUANTIZER, f"the quantizer of {name}")
     _known(quantizer["profile"], (PROFILE,), "profile")
     written = Written(
@@ -138,8 +139,8 @@ def _parse_line(shown: dict[str, Any]) -> PlanLine:
 
 
 _LINE = {"tensor", "count", "action", "sources", "outputs", "bytes"}
-_COMPUTED = {False: _LINE | {"format"}, True: _LINE | {"quantizer", "outer_scale_of", "stack"}}
-_NO_QUANTIZER = {"profile": PROFILE, "axis": None}
+_COMPUTED = {False: _LINE | {"format", "axis", "stack"}, True: _LINE | {"quantizer", "outer_scale_of", "stack"}}
+_NO_QUANTIZER = {"profile": PROFILE}
 _QUANTIZER = {"profile", "axis", "format", "block", "scale", "scope", "four_over_six", "static"}
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal, TypeAlias
 
-from precc.contract import Entry
+from precc.contract import Contract, Entry
 from precc.contract.fold import braced
 from precc.formats import FORMATS, Decision, Quantization, StoredPart, stored_parts
+from precc.graph.layouts import STACKED_PARTS
 from precc.graph.model import ModelGraph, Tensor
 from precc.syntax.words import Role
 
@@ -36,19 +37,17 @@ STORED_NAMES: dict[str, dict[str, str]] = {
 }
 """The last word of each stored tensor's name, by format and part; what is not here is not written."""
 
-STACKED_PARTS = {
-    "gate_up": ("gate_proj", "up_proj"),
-    "gate": ("gate_proj",),
-    "up": ("up_proj",),
-    "down": ("down_proj",),
-}
-"""What a stack of experts holds, by the part of the tensor: the names that servers ask each expert's weight with."""
-
-SOURCE_DTYPES = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "fp8": "F8_E4M3"}
+SOURCE_DTYPES = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "fp8": "F8_E4M3", "mxfp4": "U8"}
 """What is read: the graph's word for a stored dtype → that of safetensors."""
 
 SOURCE_BLOCK = (128, 128)
 """The only blocks that FP8 sources are stored in."""
+
+SOURCE_BLOCKS = {"fp8": SOURCE_BLOCK, "mxfp4": (1, 32)}
+"""The blocks that sources in low precision are stored in."""
+
+SCALE_DTYPES = {"fp8": "F32", "mxfp4": "U8"}
+"""What their block scales are read as."""
 
 BYTES = {"I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "U8": 1}
 CODES_A_WORD = 8
@@ -104,8 +103,8 @@ class Stack:
 class Written:
     """The converter's whole decision for one tensor.
 
-    `axis` is the contraction axis that blocks run along, and `group` the name under which tensors share one
-    NVFP4 outer scale; both are None where there is no such thing.
+    `axis` is the contraction axis that blocks run along, those of an MXFP4 source too, and `group` the name under
+    which tensors share one NVFP4 outer scale; both are None where there is no such thing.
     """
 
     action: Action
@@ -134,20 +133,34 @@ class Written:
         return f"{self.weight}{along}{shared} ({self.action} {sources} → {outputs})"
 
 
-def written(entry: Entry, model: ModelGraph) -> Written:
-    """This is what the converter does for one entry. Raises KeyError for a format or source that it lacks."""
+def written(entry: Entry, model: ModelGraph, apart: bool = False) -> Written:
+    """This is what the converter does for one entry. Raises KeyError for a format or source that it lacks.
+
+    `apart` is whether stacks that are not quantized are taken apart, too: see `parts_stacks`.
+    """
     tensor, decision = entry.tensor, entry.decision
     weight = decision.weight
-    stack = stack_of(tensor) if weight.is_quantized else None
+    stack = stack_of(tensor) if weight.is_quantized or apart else None
     return Written(
         action=_action(tensor, weight, has_power_of_two_scales(model)),
         weight=weight,
-        axis=tensor.contraction if weight.is_quantized and tensor.is_gemm else None,
+        axis=tensor.contraction
+        if tensor.is_gemm and (weight.is_quantized or tensor.dtype == "mxfp4" or stack)
+        else None,
         group=tensor.scale_group if _shares_outer_scale(weight) else None,
         sources=tuple(_sources(tensor)),
         outputs=tuple(_unstacked(tensor, decision, stack) if stack else _outputs(tensor, decision)),
         stack=stack,
     )
+
+
+def parts_stacks(contract: Contract) -> bool:
+    """Whether the stacks of a contract are taken apart: all of them, if one is quantized.
+
+    A server's loader that has met one stack looks for no expert by itself any more, and what it then passes over stays
+    as it was allocated.
+    """
+    return any(entry.decision.weight.is_quantized and stack_of(entry.tensor) for entry in contract.entries)
 
 
 def stack_of(tensor: Tensor) -> Stack | None:
@@ -170,6 +183,8 @@ def _action(tensor: Tensor, weight: Quantization, power_of_two: bool) -> Action:
         return "copy" if tensor.dtype == weight.format else "cast"
     if not weight.is_quantized:
         return "dequantize"
+    if tensor.dtype != "fp8":
+        return "requantize"
     if weight.format == "fp8_block" and (weight.scale == "fp32" or power_of_two):
         return "copy"
     return "keep_fp8_as_mxfp8" if weight.format == "mxfp8" and power_of_two else "requantize"
@@ -181,10 +196,11 @@ def _shares_outer_scale(weight: Quantization) -> bool:
 
 
 def _sources(tensor: Tensor) -> Iterator[StoredTensor]:
-    yield StoredTensor("", SOURCE_DTYPES[tensor.dtype], tensor.shape)
-    _, *scales = tensor.stored_shapes()
-    scale = f"{tensor.parameter or tensor.path[-1]}_scale_inv"
-    yield from (StoredTensor(scale, "F32", shape) for shape in scales)
+    own = tensor.parameter or tensor.path[-1]
+    dtypes = (SOURCE_DTYPES[tensor.dtype], SCALE_DTYPES.get(tensor.dtype, ""))
+    for (word, shape), dtype in zip(tensor.stored(), dtypes, strict=False):
+        name = own + word.removeprefix("weight")
+        yield StoredTensor("" if name == own else name, dtype, shape)
 
 
 def _outputs(tensor: Tensor, decision: Decision) -> Iterator[StoredTensor]:

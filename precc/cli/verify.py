@@ -16,6 +16,7 @@ from precc.cli.terminal import print_json
 from precc.cli.upstream import Upstream, add_upstream, complain, judge, print_upstream, upstream_to_json
 from precc.contract import Contract, load_contract
 from precc.contract.serial import ContractError
+from precc.contract.wording import tensors_of
 from precc.diagnostics import Diagnostic, error
 from precc.diagnostics.json import to_json
 from precc.pipeline import Verification, read_back
@@ -36,11 +37,12 @@ CHANGED = "P509"
 
 
 class Report(NamedTuple):
-    """What was compared, by target, and what was found."""
+    """What was compared, by target, and what was found; `refused` are the targets whose artifacts say nothing."""
 
     readings: Mapping[str, Verification]
     findings: list[Diagnostic]
     upstream: Upstream | None = None
+    refused: frozenset[str] = frozenset()
 
     @property
     def checked(self) -> int:
@@ -92,11 +94,17 @@ def verify(folder: str, upstream: bool = False) -> Report:
     targets = Targets(Namespace(targets=None, target_defaults=None))
     backends = [targets.load(str(name)) for name in manifest["targets"]]
     artifacts = {path: text for backend in backends for path, text in _artifacts(folder, backend, manifest).items()}
-    readings = {backend.name: _read_back(contract, backend, artifacts) for backend in backends}
+    readings, refused = {}, set()
+    for backend in backends:
+        try:
+            readings[backend.name] = _read_back(contract, backend, artifacts)
+        except Unsupported as refusal:
+            readings[backend.name] = Verification(tensors_of(contract.entries), 0, refusal.findings)
+            refused.add(backend.name)
     for reading in readings.values():
         findings += reading.findings
     judged = judge(contract, backends, artifacts) if upstream else None
-    return Report(readings, findings + (judged.findings if judged else []), judged)
+    return Report(readings, findings + (judged.findings if judged else []), judged, frozenset(refused))
 
 
 def _changed(folder: str, manifest: Mapping[str, Any]) -> Iterator[Diagnostic]:
@@ -124,11 +132,7 @@ def _artifacts(folder: str, backend: Backend, manifest: Mapping[str, Any]) -> di
 
 
 def _read_back(contract: Contract, backend: Backend, artifacts: Mapping[str, str]) -> Verification:
-    own = {path: text for path, text in artifacts.items() if path.startswith(f"{backend.name}/")}
-    try:
-        return read_back(contract, backend, own)
-    except Unsupported as refusal:
-        return Verification(sum(tensor.count for tensor in contract.tensors), 0, refusal.findings)
+    return read_back(contract, backend, {p: text for p, text in artifacts.items() if p.startswith(f"{backend.name}/")})
 
 
 def _to_json(report: Report) -> dict[str, Any]:
@@ -148,7 +152,9 @@ def _print(report: Report) -> None:
 
     print(text.render(report.findings), end="")
     for name, reading in report.readings.items():
-        print(f"{name}: {reading.agree:,} of {reading.tensors:,} tensors agree")
+        agree = f"{reading.agree:,} of {reading.tensors:,} tensors agree"
+        whole = f"the artifacts are refused as a whole, so none of {reading.tensors:,} tensors is decided"
+        print(f"{name}: {whole if name in report.refused else agree}")
     if report.upstream is not None:
         print_upstream(report.upstream)
     unjudged = report.upstream.unjudged if report.upstream is not None else {}

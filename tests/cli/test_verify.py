@@ -46,6 +46,17 @@ def test_an_artifact_that_decides_otherwise_is_found_by_the_engines_rules(run: R
     assert "P509" not in {item["code"] for item in shown["findings"]}
 
 
+def test_an_artifact_that_cannot_be_read_is_refused_as_a_whole(run: Run, out: Path) -> None:
+    """No count of tensors, as if each had been looked at; the other targets are compared all the same."""
+    (out / "converter/plan.json").write_text("{")
+    shown = run("verify", "out")
+    assert shown.status == 1
+    whole = "converter: the artifacts are refused as a whole, so none of 18,867 tensors is decided"
+    assert whole in shown.out.splitlines()
+    assert "sglang: 18,867 of 18,867 tensors agree" in shown.out
+    assert "error[P502]" in shown.out
+
+
 def test_an_edited_contract_is_found_by_its_own_digest(run: Run, out: Path) -> None:
     """Nothing is compared with a contract that is not what it says."""
     edit(out, "contract.json", '"format": "nvfp4"', '"format": "mxfp4"')

@@ -100,11 +100,23 @@ def values(name: str, shape: Sequence[int], seed: int = 0) -> torch.Tensor:
 
 
 def _stored(name: str, tensor: Tensor, seed: int, power_of_two: bool) -> Weights:
+    if tensor.dtype == "mxfp4":
+        return _in_mxfp4(name, tensor, seed)
     made = values(name, tensor.shape, seed)
     if tensor.stored_block is None:
         return {name: made.to(DTYPES[tensor.dtype])}
     codes, scale = in_fp8_blocks(made, power_of_two)
     return {name: codes, f"{name}_scale_inv": scale}
+
+
+def _in_mxfp4(name: str, tensor: Tensor, seed: int) -> Weights:
+    """Codes and scales as gpt-oss stores them, all codes and a few scales about one."""
+    generator = torch.Generator().manual_seed(crc32(name.encode()) ^ seed)
+    blocks, scales = tensor.stored_shapes()
+    return {
+        f"{name}_blocks": torch.randint(0, 256, blocks, generator=generator, dtype=torch.uint8),
+        f"{name}_scales": torch.randint(118, 124, scales, generator=generator, dtype=torch.uint8),
+    }
 
 
 def in_fp8_blocks(weight: torch.Tensor, power_of_two: bool) -> tuple[torch.Tensor, torch.Tensor]:

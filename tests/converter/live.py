@@ -18,6 +18,7 @@ from precc_converter.conversion.group import DTYPES, outputs_of
 from precc_converter.conversion.units import units_of
 from precc_converter.live.arrivals import arrivals_of
 from precc_converter.trainer import Place, Spelling, TrainerNames
+from precc_converter.trainer.stacks import slice_of
 from precc_converter.trainer.values import to_megatron
 
 POLICIES: dict[str, str] = {
@@ -56,16 +57,17 @@ def weights(made: Contract, seed: int = 0) -> Mapping[str, Tensor]:
     for place in TrainerNames(made.model).places():
         for member in place.parameter.members:
             first, *copies = (name.replace("{e}", str(place.expert)) for name in member.names)
-            tensors |= dict.fromkeys(copies, tensors[first])
+            tensors |= dict.fromkeys(copies, tensors[first]) if copies else {}
     return tensors
 
 
 def in_megatron(
     graph: ModelGraph, tensors: Mapping[str, Tensor], spelling: Spelling | None = None
 ) -> dict[str, Tensor]:
-    """The same tensors as Megatron-Core's parameters."""
+    """The same tensors as Megatron-Core's parameters; those of a tower, which is no GPTModel's, as they are."""
     names = TrainerNames(graph, spelling)
-    return {names.written(place): to_megatron(place, tensors) for place in names.places()}
+    held = {names.written(place): to_megatron(place, tensors) for place in names.places()}
+    return held | {name: tensor for name, tensor in tensors.items() if names.find_stored(name) is None}
 
 
 def spelled_either_way(
@@ -76,7 +78,7 @@ def spelled_either_way(
     names = TrainerNames(made.model, spelling)
     for place in in_checkpoint:
         del mixed[names.written(place)]
-        mixed |= {name: tensors[name] for name in place.names()}
+        mixed |= {name: slice_of(name, tensors) for name in place.names()}
     return mixed
 
 

@@ -46,10 +46,14 @@ class LayerNormLinear(Linear):
 class GroupedLinear(torch.nn.Module):
     """What `transformer_engine.pytorch.GroupedLinear` allocates."""
 
-    def __init__(self, num_gemms: int, in_features: int, out_features: int, *_: Any, **__: Any) -> None:
+    def __init__(
+        self, num_gemms: int, in_features: int, out_features: int, *_: Any, bias: bool = True, **__: Any
+    ) -> None:
         super().__init__()
         for number in range(num_gemms):
             setattr(self, f"weight{number}", torch.nn.Parameter(torch.zeros(out_features, in_features)))
+            if bias:
+                setattr(self, f"bias{number}", torch.nn.Parameter(torch.zeros(out_features)))
 
     def init_fp8_metadata(self, **_: Any) -> None:
         """Nothing to prepare."""
@@ -61,6 +65,15 @@ class Norm(torch.nn.Module):
     def __init__(self, hidden_size: int, *_: Any, **__: Any) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.zeros(hidden_size))
+
+
+class DotProductAttention(torch.nn.Module):
+    """What `transformer_engine.pytorch.DotProductAttention` allocates."""
+
+    def __init__(self, num_attention_heads: int, *_: Any, softmax_type: str = "vanilla", **__: Any) -> None:
+        super().__init__()
+        if softmax_type == "learnable":
+            self.softmax_offset = torch.nn.Parameter(torch.zeros(num_attention_heads))
 
 
 class Silent:
@@ -80,7 +93,7 @@ def install() -> None:
         "LayerNormLinear": LayerNormLinear,
         "GroupedLinear": GroupedLinear,
         "RMSNorm": Norm,
-        "DotProductAttention": Silent,
+        "DotProductAttention": DotProductAttention,
         "Fp8Padding": Silent,
         "Fp8Unpadding": Silent,
     }.items():

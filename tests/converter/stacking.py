@@ -15,6 +15,7 @@ from converter.checkpoints import OTHER_FILES, Weights, in_fp8_blocks, load_chec
 from converter.conversions import Case, plain
 
 from precc.contract import Contract, Entry, contract_to_json
+from precc.graph.forms import Form
 from precc.graph.model import Tensor
 
 
@@ -92,8 +93,7 @@ def _stack(tensor: Tensor, word: str, parts: tuple[str, ...], order: Order) -> T
         contracted=(1 if order.transposed else 2,),
         scale_group=".".join((*prefix, "gate_up")) if order.separate and parts != ("down",) else None,
         interleaved=order.interleaved and len(parts) > 1,
-        dtype="fp8" if order.fp8 else tensor.dtype,
-        stored_block=(128, 128) if order.fp8 else None,
+        form=Form("fp8", (128, 128)) if order.fp8 else tensor.form,
     )
 
 

@@ -240,10 +240,21 @@ def _forget(index: dict[str, Any]) -> None:
 
 FILES: dict[str, tuple[Change, str, str]] = {
     "a missing shard": (lambda out: out.shards[1].unlink(), "P604", "model-00002-of-00006.safetensors is missing"),
-    "a missing shard without an index": (
-        lambda out: (out.shards[-1].unlink(), (out.folder / INDEX).unlink()),
+    "no index": (lambda out: (out.folder / INDEX).unlink(), "P609", f"holds 6 shards and no {INDEX}"),
+    "an index that leaves the folder": (
+        lambda out: out.edit(INDEX, lambda index: index["weight_map"].update({HEAD: "../model.safetensors"})),
+        "P609",
+        "lists `../model.safetensors`: a path that leaves the folder",
+    ),
+    "a named pipe for a shard": (
+        lambda out: (out.shards[2].unlink(), os.mkfifo(out.shards[2].parent / "model-00003-of-00006.safetensors")),
         "P604",
-        "model-00006-of-00006.safetensors is missing",
+        "model-00003-of-00006.safetensors is a named pipe",
+    ),
+    "a named pipe for the configuration": (
+        lambda out: ((out.folder / "config.json").unlink(), os.mkfifo(out.folder / "config.json")),
+        "P604",
+        "config.json is a named pipe",
     ),
     "a truncated shard": (lambda out: _cut(out.shards[2]), "P604", "ends beyond the end of the file"),
     "an empty shard": (lambda out: os.truncate(out.shards[2], 0), "P604", "longer than the file"),
@@ -284,6 +295,16 @@ def test_a_damaged_folder_is_one_finding(written: Conversions, tmp_path: Path, n
     finding = out.finding()
     assert finding.code == code
     assert said in finding.message
+
+
+def test_a_missing_shard_is_found_without_an_index(written: Conversions, tmp_path: Path) -> None:
+    """By the numbers in the names of the others."""
+    out = written("nvfp4_rl").copy(tmp_path / "out")
+    out.shards[-1].unlink()
+    (out.folder / INDEX).unlink()
+    found = {finding.code: finding.message for finding in out.audit().findings}
+    assert found.keys() == {"P604", "P609"}
+    assert "model-00006-of-00006.safetensors is missing" in found["P604"]
 
 
 def test_a_tensor_in_two_shards_is_named(written: Conversions, tmp_path: Path) -> None:

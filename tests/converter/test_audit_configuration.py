@@ -39,7 +39,7 @@ def test_a_config_without_a_digest_means_what_its_contract_decides(policy: str, 
     if config is None:
         return
     del config["precc_contract"]
-    shown = {"architectures": [contract.model.architecture], "quantization_config": config}
+    shown = {**support.SMALL[model], "quantization_config": config}
     (tmp_path / "config.json").write_text(json.dumps(shown))
     if support.LEGACY in artifacts:
         (tmp_path / "hf_quant_config.json").write_text(artifacts[support.LEGACY].replace("precc_contract", "note"))

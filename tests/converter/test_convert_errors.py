@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -18,8 +19,10 @@ from rollout.support import SMALL
 from precc.diagnostics import Diagnostic
 from precc_converter import NotConverted
 from precc_converter.conversion import destination
+from precc_converter.conversion.findings import unwritable
 
 GATE = "model.layers.1.mlp.experts.2.gate_proj.weight"
+INDEX = "model.safetensors.index.json"
 KEYS = "model.layers.0.self_attn.k_proj.weight"
 
 
@@ -66,8 +69,12 @@ WEIGHTS: dict[str, tuple[Weight, str, tuple[str, ...]]] = {
     ),
     "of another shape": (lambda w: w.update({KEYS: w[KEYS][:-1].clone()}), "P601", (KEYS, "[127, 256]", "[128, 256]")),
     "of another dtype": (lambda w: w.update({KEYS: w[KEYS].half()}), "P601", (KEYS, "F16", "BF16")),
-    "not a number": (lambda w: w[GATE].view(-1)[1000].fill_(torch.nan), "P602", (GATE, "[3, 232]")),
-    "infinite": (lambda w: w[GATE].view(-1)[1000].fill_(-torch.inf), "P602", (GATE, "1 values")),
+    "not a number": (
+        lambda w: w[GATE].view(-1)[1000].fill_(torch.nan),
+        "P602",
+        (f"-of-00002.safetensors: `{GATE}` holds 1 value that is NaN or Inf, the first nan at [3, 232]",),
+    ),
+    "infinite": (lambda w: w[GATE].view(-1)[1000].fill_(-torch.inf), "P602", (GATE, "the first -inf at")),
 }
 
 
@@ -107,6 +114,11 @@ def _cut(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 1000)
 
 
+def _instead(path: Path, make: Callable[[Path], object]) -> None:
+    path.unlink()
+    make(path)
+
+
 def _flip(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 0x10
@@ -136,7 +148,27 @@ FILES: dict[str, tuple[Callable[[Case], object], str]] = {
     "no weights": (lambda made: [path.unlink() for path in made.source.glob("*.safetensors")], "no safetensors files"),
     "no configuration": (lambda made: (made.source / "config.json").unlink(), "config.json is missing"),
     "a broken configuration": (lambda made: (made.source / "config.json").write_text("{"), "not valid JSON"),
-    "a broken index": (lambda made: (made.source / "model.safetensors.index.json").write_text("[]"), "is no index"),
+    "a broken index": (lambda made: (made.source / INDEX).write_text("[]"), "holds no JSON object"),
+    "an index of nothing": (lambda made: (made.source / INDEX).write_text('{"weight_map": {"a": 1}}'), "is no index"),
+    "an index that is a folder": (lambda made: _instead(made.source / INDEX, Path.mkdir), "is a folder, no file"),
+    "a shard that is a folder": (lambda made: _instead(_shard(made), Path.mkdir), "Is a directory"),
+    "a shard that is a pipe": (lambda made: _instead(_shard(made), os.mkfifo), "is a named pipe, no file"),
+    "a configuration that is a pipe": (
+        lambda made: _instead(made.source / "config.json", os.mkfifo),
+        "is a named pipe, no file",
+    ),
+    "a side file that is a pipe": (
+        lambda made: _instead(made.source / "tokenizer.json", os.mkfifo),
+        "tokenizer.json is a named pipe, no file",
+    ),
+    "a side file that links to nothing": (
+        lambda made: _instead(made.source / "tokenizer.json", lambda path: path.symlink_to("blobs/7")),
+        "tokenizer.json links to blobs/7, which is not there",
+    ),
+    "a side file that links to itself": (
+        lambda made: _instead(made.source / "tokenizer.json", lambda path: path.symlink_to("tokenizer.json")),
+        "tokenizer.json cannot be read: Too many levels",
+    ),
 }
 
 
@@ -149,6 +181,57 @@ def test_a_damaged_source_is_one_finding(copied: Case, tmp_path: Path, name: str
     assert finding.code == "P604"
     assert said in finding.message
     assert str(copied.source) in finding.message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "code", INDEX])
+def test_what_this_user_may_not_read_is_named(copied: Case, tmp_path: Path, name: str) -> None:
+    """Before anything is written, a folder like a file."""
+    path = copied.source / name
+    if not path.exists():
+        path.mkdir()
+    path.chmod(0)
+    finding = refused(copied, tmp_path / "out")
+    assert finding.code == "P604"
+    assert f"{path} cannot be read: Permission denied" in finding.message
+
+
+def test_a_linked_folder_is_copied_and_a_link_upwards_is_not_followed(copied: Case, tmp_path: Path) -> None:
+    """As a checkpoint in a cache of linked files looks."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "run.py").write_text("pass\n")
+    (copied.source / "code").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "up").symlink_to(copied.source)
+    (copied.source / "here").symlink_to(copied.source)
+    out = copied.convert(tmp_path / "out")
+    assert (out / "code" / "run.py").read_text() == "pass\n"
+    assert not (out / "here").exists()
+
+
+def test_an_index_that_leaves_its_folder_is_called_that(copied: Case, tmp_path: Path) -> None:
+    """Nothing is missing: it lies elsewhere."""
+    index = json.loads((copied.source / INDEX).read_text())
+    index["weight_map"][GATE] = "../other/model-00001-of-00002.safetensors"
+    (copied.source / INDEX).write_text(json.dumps(index))
+    finding = refused(copied, tmp_path / "out")
+    assert finding.code == "P609"
+    assert "lists `../other/model-00001-of-00002.safetensors`: a path that leaves the folder" in finding.message
+
+
+NO_SOURCES: dict[str, tuple[Callable[[Case], Path], str]] = {
+    "nothing": (lambda made: made.source / "nosuch", "nosuch is missing"),
+    "another file": (lambda made: made.source / "config.json", "config.json is no safetensors file"),
+    "one shard of several": (_shard, "lacks"),
+}
+
+
+@pytest.mark.parametrize("name", NO_SOURCES)
+def test_what_is_no_source_is_refused_with_what_to_give(copied: Case, tmp_path: Path, name: str) -> None:
+    """A folder, or the one file in it."""
+    source, said = NO_SOURCES[name]
+    finding = refused(Case(source(copied), copied.compiled), tmp_path / "out")
+    assert said in finding.message
+    assert "give" in str(finding.help)
 
 
 COMPILED: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -197,11 +280,44 @@ def test_a_folder_with_files_in_it_is_refused_and_kept(original: Case, tmp_path:
     assert content(out) == before
 
 
-def test_a_file_is_no_destination(original: Case, tmp_path: Path) -> None:
-    """Said before anything is read into memory."""
+DESTINATIONS = {
+    "a file": ("out", "File exists", "name a new or an empty folder"),
+    "below a file": ("out/inside", "Not a directory", "name a new or an empty folder"),
+    "a long name": ("x" * 300, "File name too long", "name a folder with a shorter path"),
+}
+
+
+@pytest.mark.parametrize("name", DESTINATIONS)
+def test_what_can_be_no_folder_is_no_matter_of_room(original: Case, tmp_path: Path, name: str) -> None:
+    """The system's own word, and what helps against it."""
     (tmp_path / "out").write_text("")
-    with pytest.raises(NotConverted, match=r"P606.*File exists"):
-        original.convert(tmp_path / "out")
+    place, said, help = DESTINATIONS[name]
+    with pytest.raises(NotConverted) as refusal:
+        original.convert(tmp_path / place)
+    (finding,) = refusal.value.findings
+    assert finding.code == "P605"
+    assert said in finding.message
+    assert help in str(finding.help)
+    assert "room" not in str(finding.help)
+
+
+@pytest.mark.parametrize(
+    "number, code, help",
+    [
+        (errno.ENOSPC, "P606", "make room"),
+        (errno.EDQUOT, "P606", "make room"),
+        (errno.EFBIG, "P606", "--max-shard-size"),
+        (errno.EROFS, "P605", "may write"),
+        (errno.EACCES, "P605", "may write"),
+        (errno.EIO, "P605", "see to the disk"),
+    ],
+)
+def test_a_write_that_fails_is_told_by_its_cause(number: int, code: str, help: str) -> None:
+    """Only a full disk is a matter of room."""
+    (finding,) = unwritable("out/model.safetensors", OSError(number, os.strerror(number))).findings
+    assert finding.code == code
+    assert finding.message == f"out/model.safetensors cannot be written: {os.strerror(number)}"
+    assert help in str(finding.help)
 
 
 def test_two_conversions_do_not_write_into_one_folder(original: Case, tmp_path: Path) -> None:

@@ -238,9 +238,10 @@ def test_a_worker_that_dies_is_a_finding_and_the_next_run_goes_on(
     assert content(made.convert(out, max_shard_size=SHARD)) == right
 
 
-def _begin(made: Case, out: Path) -> subprocess.Popen[bytes]:
+def _begin(made: Case, out: Path, **options: Any) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "precc", "convert", str(made.source), str(out), "--contract", str(made.compiled)]
-    process = subprocess.Popen([*command, "--workers", "2", "--device", "cpu", "--max-shard-size", str(SHARD)])
+    command += ["--workers", "2", "--device", "cpu", "--max-shard-size", str(SHARD)]
+    process = subprocess.Popen(command, **options)
     while not list(out.glob(".*.partial")):
         assert process.poll() is None
         time.sleep(0.01)
@@ -287,14 +288,24 @@ def test_a_second_conversion_into_the_same_folder_is_refused_while_the_first_goe
     assert content(out) == right
 
 
-def test_an_interrupted_conversion_ends_quietly_and_goes_on(
-    made: Case, right: dict[str, bytes], tmp_path: Path
+STOPS: dict[str, tuple[Callable[[int], None], int]] = {
+    "Ctrl-C": (lambda process: os.kill(process, signal.SIGINT), 130),
+    "a scheduler": (lambda process: os.kill(process, signal.SIGTERM), 143),
+    "a scheduler that stops the workers, too": (lambda process: os.killpg(process, signal.SIGTERM), 143),
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_a_stopped_conversion_ends_quietly_and_goes_on(
+    made: Case, right: dict[str, bytes], tmp_path: Path, name: str
 ) -> None:
-    """Ctrl-C: status 130, no half-written file."""
+    """Not a word, no half-written file, no process and no semaphore left behind."""
     out = tmp_path / "out"
-    process = _begin(made, out)
-    process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
+    stop, status = STOPS[name]
+    process = _begin(made, out, stderr=subprocess.PIPE, start_new_session=True)
+    stop(process.pid)
+    assert process.communicate() == (None, b"")
+    assert process.returncode == status
     assert not list(out.glob(".*.partial"))
     assert content(made.convert(out, max_shard_size=SHARD)) == right
 

@@ -1,4 +1,4 @@
-"""What `convert` writes is loaded, and holds the numbers that were meant: every ready policy on every family.
+"""What `convert` writes is loaded, and holds the numbers that were meant: every ready policy on nine families.
 
 SGLang reads the folder through its own front door, over poison. transformers 5.19 reads these on a CPU, into BF16:
 
@@ -25,7 +25,7 @@ import torch
 from converter.cells import Cells, Converted
 from converter.checkpoints import load_checkpoint, write_shards
 from converter.loading import sglang
-from proof.subjects import MODELS, Subject, policies, subjects
+from proof.subjects import IN_FULL, Subject, in_full, policies
 
 from precc_sglang.upstream.wire import Cast
 
@@ -50,7 +50,7 @@ def cells() -> Iterator[Cells]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(params=subjects(), ids=str)
+@pytest.fixture(params=in_full(), ids=str)
 def converted(request: pytest.FixtureRequest, cells: Cells) -> Converted:
     """One policy on one family, where that compiles."""
     found = cells[request.param]
@@ -88,11 +88,11 @@ def test_the_numbers_are_those_of_the_source(converted: Converted) -> None:
 
 def test_every_policy_for_sglang_is_loaded_somewhere(cells: Cells) -> None:
     """Each quantizes something in one, in all formats together; so does each family but Llama, whose class cannot."""
-    found = {subject: cells[subject] for subject in subjects()}
+    found = {subject: cells[subject] for subject in in_full()}
     loaded = {subject: made.formats for subject, made in found.items() if isinstance(made, Converted)}
     quantized = {subject: formats for subject, formats in loaded.items() if formats}
     assert {subject.policy for subject in quantized} == policies().keys() - {"bf16", "nvfp4_pretraining"}
-    assert {subject.family for subject in quantized} == MODELS.keys() - {"llama"}
+    assert {subject.family for subject in quantized} == {*IN_FULL} - {"llama"}
     assert set[str]().union(*quantized.values()) == {"fp8_block", "mxfp8", "nvfp4", "int4"}
 
 

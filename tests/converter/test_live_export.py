@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from precc.contract import contract_to_json
+from precc.graph.forms import Form
 from precc_converter import LiveExporter
 from precc_converter.live import (
     UnknownName,
@@ -142,7 +143,7 @@ def test_an_fp8_checkpoints_contract_takes_a_trainers_bf16() -> None:
 
     made = contract("mixed", "qwen3_moe")
     entries = tuple(
-        replace(entry, tensor=replace(entry.tensor, dtype="fp8", stored_block=(128, 128)))
+        replace(entry, tensor=replace(entry.tensor, form=Form("fp8", (128, 128))))
         if entry.decision.is_quantized
         else entry
         for entry in made.entries

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ GATE = "model.layers.1.mlp.experts.2.gate_proj.weight"
 FC1 = "decoder.layers.1.mlp.experts.linear_fc1.weight2"
 
 
-def refused(bucket: Mapping[str, Tensor]) -> str:
+def refused(bucket: Mapping[Any, Any]) -> str:
     """What a session says of a bucket, and that it is over then."""
     session = LiveExporter(contract("mixed", "qwen3_moe")).session(step=0)
     with pytest.raises((UnknownName, WrongShape, WrongTensor, CameTwice, NotFiniteTensor)) as refusal:
@@ -76,7 +77,12 @@ def test_a_value_that_is_no_number_is_refused(name: str, value: float) -> None:
     """One anywhere, also in what is not quantized."""
     tensor = weights(contract("mixed", "qwen3_moe"))[name].clone()
     tensor.view(-1)[-1] = value
-    assert refused({name: tensor}).startswith(f"`{name}` holds NaN or Inf")
+    last = [size - 1 for size in tensor.shape]
+    assert refused({name: tensor}).startswith(
+        f"`{name}` holds 1 value that is NaN or Inf, the first {value} at {last}; nothing that was exported"
+    )
+    tensor.view(-1)[5:] = value
+    assert f"holds {tensor.numel() - 5:,} values that are NaN or Inf" in refused({name: tensor})
 
 
 def test_a_wrapped_tensor_is_refused() -> None:
@@ -87,6 +93,25 @@ def test_a_wrapped_tensor_is_refused() -> None:
 
     wrapped = torch.zeros(128, 128, dtype=torch.bfloat16).as_subclass(Quantized)
     assert refused({GATE: wrapped}).startswith(f"`{GATE}` is a Quantized, not a plain tensor; hand over")
+
+
+@pytest.mark.parametrize(
+    "name, tensor, said",
+    [
+        (7, torch.zeros(1), "a tensor came under 7, a int; its name is a text"),
+        (GATE, [1.0], f"`{GATE}` is a list, not a plain tensor"),
+        (GATE, None, f"`{GATE}` is a NoneType, not a plain tensor"),
+        (
+            GATE,
+            torch.empty(128, 128, dtype=torch.bfloat16, device="meta"),
+            f"`{GATE}` is on the meta device and holds no values; hand over the weight that is trained",
+        ),
+        (GATE, torch.eye(128).to_sparse(), f"`{GATE}` is stored as torch.sparse_coo; hand it over dense"),
+    ],
+)
+def test_what_is_no_weight_under_a_name_is_refused(name: object, tensor: object, said: str) -> None:
+    """Before any of it is looked at."""
+    assert refused({name: tensor}).startswith(said)
 
 
 def test_what_never_came_is_named_at_the_end() -> None:

@@ -14,6 +14,7 @@ from converter.contracts import END_TO_END_MXFP8, TWO_LINES, compiled, decided, 
 from precc import pipeline
 from precc.contract import Contract, contract_from_json, contract_to_json
 from precc.formats import Decision, FourOverSix, Quantization
+from precc.graph.forms import Form
 from precc.graph.reading import read_model
 from precc_converter import backend
 from precc_converter.plan import PLAN_PATH
@@ -189,7 +190,7 @@ def test_a_wider_source_is_cast_and_four_over_six_is_planned() -> None:
         contract,
         lambda e: replace(
             e,
-            tensor=replace(e.tensor, dtype="fp32"),
+            tensor=replace(e.tensor, form=Form("fp32")),
             decision=replace(e.decision, weight=adaptive) if e.decision.is_quantized else e.decision,
         ),
     )

@@ -13,6 +13,7 @@ from precc.backend import Unsupported
 from precc.contract import Cause, Entry
 from precc.diagnostics import Diagnostic
 from precc.formats import Decision, Quantization
+from precc.graph.forms import Form
 from precc.source import SourceFile
 from precc_converter import backend
 
@@ -34,7 +35,7 @@ def _weights(weight: Quantization, operand: Quantization = BF16) -> Callable[[En
 
 
 def _stored(dtype: str, block: tuple[int, int] | None) -> Callable[[Entry], Entry]:
-    return lambda entry: replace(entry, tensor=replace(entry.tensor, dtype=dtype, stored_block=block))
+    return lambda entry: replace(entry, tensor=replace(entry.tensor, form=Form(dtype, block)))
 
 
 REFUSED: dict[str, tuple[Callable[[Entry], Entry], str]] = {

@@ -76,6 +76,19 @@ MODELS: dict[str, tuple[str, dict[str, Any], Spelling]] = {
         },
         Spelling(),
     ),
+    "biases everywhere, sinks, stacked experts": (
+        "gpt_oss",
+        {
+            **{key: DENSE_THEN_ROUTED[key] for key in DENSE_THEN_ROUTED if not key.startswith(("ffn", "qk"))},
+            **GROUPED,
+            "ffn_hidden_size": 256,
+            "moe_ffn_hidden_size": 256,
+            "moe_layer_freq": [1, 1],
+            "add_bias_linear": True,
+            "softmax_type": "learnable",
+        },
+        Spelling(),
+    ),
 }
 
 _DENSE: dict[str, Any] = {

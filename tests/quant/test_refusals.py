@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from quant.specs import SPECS
 from quant.weights import normal
 
 from precc.formats import FORMATS, Decision, Quantization, stored_parts
-from precc.quant import NotFinite, amax, fast, quantize
+from precc.quant import NotFinite, amax, fake_quantize, fast, quantize
 
 DTYPES = {
     "U8": torch.uint8,
@@ -81,6 +83,51 @@ def test_a_dtype_and_a_format_without_a_quantizer_are_refused() -> None:
         quantize(torch.zeros(32, 32), Quantization("mxfp4", (1, 32), "e8m0"))
     with pytest.raises(ValueError, match="mxfp8 is stored in blocks, and this decision names none"):
         quantize(torch.zeros(32, 32), Quantization("mxfp8"))
+
+
+@pytest.mark.parametrize("function", [quantize, amax, fake_quantize])
+def test_what_is_no_decision_is_refused_with_how_to_get_one(function: Any) -> None:
+    """The name of a format is not enough: a decision has a block, a scale, a scope."""
+    with pytest.raises(TypeError, match=r"'nvfp4' is a str, no Quantization: .*load_contract\(path\)\[name\]"):
+        function(torch.zeros(32, 32), "nvfp4")
+
+
+@pytest.mark.parametrize("function", [quantize, amax])
+def test_what_is_no_weight_is_refused(function: Any) -> None:
+    """A list, or a tensor without values."""
+    with pytest.raises(TypeError, match=r"a weight is a torch\.Tensor, not a list"):
+        function([[0.0] * 32], SPECS["mxfp8"])
+    with pytest.raises(ValueError, match="on the meta device holds no values"):
+        function(torch.zeros(32, 32, device="meta"), SPECS["mxfp8"])
+
+
+AMAX: dict[str, tuple[str, Any, type[Exception], str]] = {
+    "a number": ("nvfp4_per_tensor", 3.0, TypeError, "an amax is a torch.Tensor, not a float"),
+    "of another shape": ("nvfp4_per_tensor", torch.ones(3), ValueError, r"float32 \[3\] does not fit: .* of \[2\]"),
+    "of too many axes": ("nvfp4_per_tensor", torch.ones(1, 2), ValueError, r"\[1, 2\] does not fit"),
+    "of rows that are not there": ("fp8_token", torch.ones(2, 7, 1), ValueError, r"outer scales of \[2, 128, 1\]"),
+    "of integers": ("fp8_tensor", torch.ones(2, dtype=torch.int32), ValueError, r"int32 \[2\] does not fit"),
+    "below zero": ("nvfp4_per_tensor", torch.tensor([1.0, -1.0]), ValueError, "holds values below zero, NaN or Inf"),
+    "NaN": ("nvfp4_2d", torch.tensor(torch.nan), ValueError, "holds values below zero, NaN or Inf"),
+    "infinite": ("fp8_tensor", torch.tensor(torch.inf), ValueError, "this one holds values below zero, NaN or Inf"),
+}
+
+
+@pytest.mark.parametrize("name", AMAX)
+def test_an_amax_that_no_outer_scale_can_be_made_of_is_refused(name: str) -> None:
+    """With the shape that it should have."""
+    spec, given, kind, said = AMAX[name]
+    with pytest.raises(kind, match=said):
+        quantize(normal(2, 128, 256), SPECS[spec], amax=given)
+
+
+def test_an_amax_of_one_value_serves_every_matrix() -> None:
+    """As it is broadcast; zero is that of a weight of zeros."""
+    weight = normal(2, 128, 256)
+    one = quantize(weight, SPECS["nvfp4_per_tensor"], amax=torch.tensor(2.0))
+    each = quantize(weight, SPECS["nvfp4_per_tensor"], amax=torch.tensor([2.0, 2.0]))
+    assert all(torch.equal(one[part], each[part]) for part in one)
+    assert quantize(torch.zeros(2, 128, 256), SPECS["nvfp4_per_tensor"], amax=torch.zeros(()))
 
 
 def test_a_weight_of_zeros_has_scales_that_dequantize_it() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +17,10 @@ from precc_converter.auditing.names import counted
 from precc_converter.conversion.configuration import DIGEST
 from precc_converter.conversion.configuration import INDEX as INDEX_FILE
 from precc_converter.conversion.destination import STATE
+from precc_converter.conversion.findings import NotConverted
+from precc_converter.conversion.objects import BESIDE, FETCH, OUTSIDE, is_beside, shards_listed
+from precc_converter.conversion.objects import read_object as read
 
-FETCH = "fetch or copy it again"
 _REBUILD = "write the index anew from the headers: servers that follow it read the wrong file, or none"
 _NUMBERED = re.compile(r"(?P<stem>.+)-(?P<at>\d+)-of-(?P<count>\d+)\.safetensors")
 
@@ -52,7 +54,7 @@ class Checkpoint:
             file, said = self.tensors[name].file, self.index.get(name)
             if said is None:
                 faults.add(Fault(INDEX, f"{INDEX_FILE} does not list what is there", _REBUILD), [name], file)
-            elif said != file.name:
+            elif said != file.name and is_beside(said):
                 what = f"{INDEX_FILE} says {said}, which does not hold it"
                 faults.add(Fault(INDEX, what, _REBUILD), [name], file)
         yield from faults.findings()
@@ -86,17 +88,14 @@ def unfinished(path: Path) -> Diagnostic | None:
     return error(UNREADABLE, f"{path} is an unfinished conversion", help="give the command that began it again")
 
 
-def read_object(path: Path) -> dict[str, Any] | Diagnostic | None:
-    """The object in a JSON file; None where there is no such file."""
-    try:
-        shown = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+def read_object(path: Path) -> Mapping[str, Any] | Diagnostic | None:
+    """The object in a JSON file, or what is wrong with it; None where there is no such file."""
+    if not os.path.lexists(path):
         return None
-    except OSError as problem:
-        return error(UNREADABLE, f"{path} cannot be read: {problem.strerror}", help="see to the file")
-    except (ValueError, RecursionError) as problem:
-        return error(UNREADABLE, f"{path} is not valid JSON: {problem}", help=FETCH)
-    return shown if isinstance(shown, dict) else error(UNREADABLE, f"{path} holds no JSON object", help=FETCH)
+    try:
+        return read(path)
+    except NotConverted as problem:
+        return problem.findings[0]
 
 
 def _read_shard(found: Checkpoint, file: Path) -> None:
@@ -119,22 +118,34 @@ def _read_shard(found: Checkpoint, file: Path) -> None:
 
 def _read_index(found: Checkpoint) -> None:
     path = found.folder / INDEX_FILE
-    shown = read_object(path)
-    if isinstance(shown, Diagnostic):
-        found.findings.append(shown)
-    elif shown is not None:
-        files, facts = shown.get("weight_map"), shown.get("metadata")
-        if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
-            found.findings.append(error(UNREADABLE, f"{path} is no index: it has no `weight_map`", help=FETCH))
-            return
-        total = facts.get("total_size") if isinstance(facts, dict) else None
-        found.index, found.total_size = files, total if isinstance(total, int) else None
+    if not os.path.lexists(path):
+        _without_index(found)
+        return
+    try:
+        found.index, facts = shards_listed(path), read(path).get("metadata")
+    except NotConverted as problem:
+        found.findings += problem.findings
+        return
+    total = facts.get("total_size") if isinstance(facts, Mapping) else None
+    found.total_size = total if isinstance(total, int) else None
+    outside = dict.fromkeys(file for file in found.index.values() if not is_beside(file))
+    if outside:
+        message = f"{path} lists {counted(list(outside), 'files')}: {OUTSIDE}"
+        found.findings.append(error(INDEX, message, help=BESIDE))
+        found.lost.update(outside)
+
+
+def _without_index(found: Checkpoint) -> None:
+    """Several shards need an index: `transformers` and others open what it names, and nothing else."""
+    if len(found.files) > 1:
+        message = f"{found.folder} holds {len(found.files):,} shards and no {INDEX_FILE}"
+        found.findings.append(error(INDEX, message, help="write the index from the headers, or fetch it"))
 
 
 def _find_lost(found: Checkpoint) -> None:
     """The shards that the index lists, or that the names of the others count, and that are not there."""
     there = {file.name for file in found.files}
-    listed = dict.fromkeys((found.index or {}).values())
+    listed = filter(is_beside, dict.fromkeys((found.index or {}).values()))
     absent = [name for name in (*listed, *_counted_out(there)) if name not in there]
     for name in dict.fromkeys(absent):
         held = sum(file == name for file in (found.index or {}).values())

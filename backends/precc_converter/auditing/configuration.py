@@ -12,16 +12,17 @@ from precc.contract import Contract, Entry
 from precc.contract.wording import counted_names, listed
 from precc.diagnostics import Diagnostic, error
 from precc.syntax.words import Role
-from precc_converter.auditing.checkpoint import FETCH, Checkpoint, read_object
+from precc_converter.auditing.checkpoint import Checkpoint, read_object
 from precc_converter.auditing.declared import Config, Declared, module_of, read_declared
 from precc_converter.auditing.faults import COMPILED, CONFIGURATION, UNREADABLE
 from precc_converter.conversion.configuration import CONFIG, DIGEST, LEGACY
+from precc_converter.conversion.objects import FETCH
+from precc_converter.described import QUANTIZATION, other_model
 from precc_converter.plan import plan_of
 
 SERVED = {CONFIG: "sglang/quantization_config.json", LEGACY: "sglang/hf_quant_config.json"}
 """What was compiled for a server, by the file that it comes to stand in."""
 
-_KEYS = ("quantization_config", "compression_config")
 _HELP = "take what `precc compile` wrote, or convert again: a server believes this file, not the weights"
 _ALWAYS_SERVED = (Role.ATTENTION, Role.MLA, Role.DENSE_MLP, Role.ROUTED_EXPERTS, Role.SHARED_EXPERTS)
 """Roles of linear layers that every server asks the quantization config about."""
@@ -42,7 +43,7 @@ def configuration_findings(checkpoint: Checkpoint, contract: Contract, compiled:
     read = _read(checkpoint.folder, contract, compiled)
     yield from read.findings
     if read.model is not None:
-        yield from _architecture(read.model, contract)
+        yield from filter(None, [other_model(read.model, Path(CONFIG), contract)])
     yield from _digests(checkpoint, read, contract)
     if read.declared:
         for file, config in read.declared.items():
@@ -76,7 +77,7 @@ def _declare(read: Configurations, file: str, config: Config | None) -> None:
 
 def _quantization(config: Config) -> Config | None:
     places = (config, config.get("text_config"))
-    found = (place.get(key) for place in places if isinstance(place, Mapping) for key in _KEYS)
+    found = (place.get(key) for place in places if isinstance(place, Mapping) for key in QUANTIZATION)
     return next((config for config in found if isinstance(config, Mapping)), None)
 
 
@@ -100,13 +101,6 @@ def _compiled(contract: Contract, folder: Path, findings: list[Diagnostic]) -> I
 def _is_null(path: Path) -> bool:
     """Whether nothing is quantized: the artifact then says null."""
     return path.read_bytes().strip() == b"null"
-
-
-def _architecture(config: Config, contract: Contract) -> Iterator[Diagnostic]:
-    named = config.get("architectures")
-    if isinstance(named, list) and named and contract.model.architecture not in named:
-        message = f"{CONFIG} is of a {named[0]}, the contract of a {contract.model.architecture}"
-        yield error(CONFIGURATION, message, help="compile the policy for this checkpoint: give it as --model")
 
 
 def _digests(checkpoint: Checkpoint, read: Configurations, contract: Contract) -> Iterator[Diagnostic]:

@@ -9,7 +9,7 @@ from precc.contract import Contract, Entry
 from precc.formats import FORMATS, Quantization
 from precc.graph.headers import Stored
 from precc.graph.model import EXPERT
-from precc_converter.written import STORED_NAMES, StoredTensor, Written, written
+from precc_converter.written import STORED_NAMES, StoredTensor, Written, parts_stacks, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ class Promise:
 
 def promises_of(contract: Contract) -> Iterator[Promise]:
     """Every weight of a contract; experts are counted out, what they have in common is worked out once."""
+    apart = parts_stacks(contract)
     for entry in contract.entries:
-        made = written(entry, contract.model)
+        made = written(entry, contract.model, apart)
         yield from _stacked(entry, made) if made.stack else _single(entry, made)
 
 

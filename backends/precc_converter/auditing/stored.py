@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from math import prod
 
 from precc.contract.wording import listed
+from precc.graph.forms import UNQUANTIZED, Layout
 from precc.graph.headers import Located, Stored
+from precc.graph.layouts import COMPANIONS, recognize
 from precc_converter.auditing.checkpoint import Checkpoint
 from precc_converter.auditing.faults import CONVERT, MISSING_OR_EXTRA, OTHER_LAYOUT, UNLIKE, Fault, Faults
-from precc_converter.auditing.layouts import COMPANIONS, NOTES, UNQUANTIZED, Layout, recognize
+from precc_converter.auditing.layouts import NOTES
 from precc_converter.auditing.promises import Promise
 
 _ALSO = {"weight_shape": ("I32",)}

@@ -19,7 +19,7 @@ from precc.graph.headers import Located
 from precc_converter.auditing.faults import IMPOSSIBLE, OTHER_BYTES, UNREADABLE, Fault, Faults
 from precc_converter.auditing.names import counted
 from precc_converter.conversion.files import Files
-from precc_converter.conversion.findings import NotConverted
+from precc_converter.conversion.findings import NotConverted, WrongValues
 from precc_converter.conversion.group import DTYPES, outputs_of
 from precc_converter.conversion.units import Member, Unit
 from precc_converter.written import STORED_NAMES
@@ -84,6 +84,8 @@ def look(task: Task) -> Looked:
             try:
                 step = _compare if task.sources else _examine
                 step(unit, task, files, looked)
+            except WrongValues as problem:
+                looked.findings += problem.in_file(task.sources[problem.name].file).findings
             except NotConverted as problem:
                 looked.findings += problem.findings
             except OSError as problem:

@@ -54,9 +54,10 @@ class Processes:
         self._pool = pool
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """This has a call done by the next free worker."""
+        """This has a call done by the next free worker, a new one if there may be another."""
         try:
-            return self._pool.submit(function, *arguments)
+            with _unstopped():
+                return self._pool.submit(function, *arguments)
         except BrokenExecutor:
             raise lost_worker() from None
 
@@ -74,9 +75,26 @@ def processes(workers: int) -> Iterator[Crew]:
         pool.shutdown(cancel_futures=True)
 
 
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def _unstopped() -> Iterator[None]:
+    """This holds interrupts back while a worker is started: one that is half told what to do complains of it.
+
+    The worker inherits that, and begins by undoing it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin() -> None:
     """A worker computes in one thread, leaves interrupts to its parent and ends with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     Thread(target=_end_with_parent, daemon=True).start()
     one_thread()
     load_kernels()

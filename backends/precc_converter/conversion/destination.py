@@ -12,13 +12,15 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from precc_converter.conversion.findings import DESTINATION, NO_ROOM, NotConverted, stop
+from precc_converter.conversion.checksum import BLANK, with_checksum
+from precc_converter.conversion.findings import DESTINATION, NO_ROOM, UNREADABLE, NotConverted, stop, unwritable
 from precc_converter.conversion.layout import Shard
-from precc_converter.conversion.piece import sync_folder, unwritable
+from precc_converter.conversion.piece import COPY_BYTES, READ_AGAIN, sync_folder
 
 STATE = ".precc-conversion"
 PARTIAL = ".partial"
@@ -29,11 +31,16 @@ _TEMPORARY = "precc-"
 
 
 class Destination:
-    """A claimed folder. Every method raises NotConverted for what the disk refuses."""
+    """A claimed folder. Every method raises NotConverted for what the disk refuses.
+
+    `kept` are the shards that an earlier run finished, `unfinished` those that are to be written.
+    """
 
     def __init__(self, folder: Path, state: str, handle: int, shards: Sequence[Shard]) -> None:
         self.folder = folder
-        self.unfinished = [shard for shard in shards if not self._has(shard)]
+        self.kept = [shard for shard in shards if self._has(shard)]
+        self.unfinished = [shard for shard in shards if shard not in self.kept]
+        self._shards = shards
         self._state = state
         self._handle = handle
 
@@ -56,7 +63,17 @@ class Destination:
             os.fsync(self._handle)
             sync_folder(str(self.folder))
         except OSError as problem:
-            raise unwritable(str(self.folder / STATE), problem) from None
+            raise unwritable(self.folder / STATE, problem) from None
+
+    def discard(self, damaged: Sequence[Shard]) -> None:
+        """This takes away finished shards that are to be written again."""
+        self.kept = [shard for shard in self.kept if shard not in damaged]
+        self.unfinished = [shard for shard in self._shards if shard not in self.kept]
+        for shard in damaged:
+            try:
+                os.unlink(self.final(shard))
+            except OSError as problem:
+                raise unwritable(self.final(shard), problem) from None
 
     def partial(self, shard: Shard) -> str:
         """A new file for a shard, under a name that only this run knows, in its full length."""
@@ -65,7 +82,7 @@ class Destination:
             with path.open("xb") as file:
                 file.truncate(shard.size)
         except OSError as problem:
-            raise unwritable(str(path), problem) from None
+            raise unwritable(path, problem) from None
         return str(path)
 
     def final(self, shard: Shard) -> str:
@@ -80,11 +97,13 @@ class Destination:
             os.fsync(file.fileno())
 
     def copy(self, source: Path, name: str) -> None:
-        """This copies one file of the source, its permissions included."""
-        with self._placed(name) as partial:
-            shutil.copyfile(source, partial)
-            shutil.copymode(source, partial)
-            _sync_file(partial)
+        """This copies one file of the source, its permissions included. What cannot be read is P604."""
+        with self._placed(name) as partial, partial.open("xb") as file:
+            for data in _content(source):
+                file.write(data)
+            os.fchmod(file.fileno(), stat.S_IMODE(os.stat(source).st_mode))
+            file.flush()
+            os.fsync(file.fileno())
 
     @contextmanager
     def _placed(self, name: str) -> Iterator[Path]:
@@ -99,7 +118,7 @@ class Destination:
         except OSError as problem:
             with suppress(OSError):
                 partial.unlink()
-            raise unwritable(str(final), problem) from None
+            raise unwritable(final, problem) from None
 
     def finish(self) -> None:
         """This takes the mark of the unfinished away."""
@@ -110,7 +129,8 @@ class Destination:
         """Whether a shard was finished by an earlier run: it is renamed only when all of it is on the disk."""
         try:
             with (self.folder / shard.file).open("rb") as file:
-                return os.fstat(file.fileno()).st_size == shard.size and file.read(len(shard.header)) == shard.header
+                header = with_checksum(file.read(len(shard.header)), BLANK)
+                return os.fstat(file.fileno()).st_size == shard.size and header == shard.header
         except OSError:
             return False
 
@@ -122,12 +142,12 @@ def claimed(folder: Path, facts: Mapping[str, object], shards: Sequence[Shard]) 
     `facts` are all that the bytes depend on. A folder that holds anything else than an unfinished conversion of the
     same facts is refused. However the body ends, no temporary file stays; and if no shard is finished, nothing does.
     """
-    made = not folder.exists()
     try:
+        made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
+        handle = _lock(folder)
     except OSError as problem:
-        raise unwritable(str(folder), problem) from None
-    handle = _lock(folder)
+        raise unwritable(folder, problem) from None
     try:
         _check_state(folder, handle, facts)
         _sweep(folder)
@@ -137,15 +157,13 @@ def claimed(folder: Path, facts: Mapping[str, object], shards: Sequence[Shard]) 
 
 
 def _lock(folder: Path) -> int:
+    """The handle of the mark, locked. Raises NotConverted, OSError."""
     path = folder / STATE
     if not path.exists():
         inside = sorted(os.listdir(folder))
         if inside:
             raise _occupied(folder, inside[0])
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as problem:
-        raise unwritable(str(path), problem) from None
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not os.path.exists(path) or not os.path.samestat(os.fstat(handle), os.stat(path)):
@@ -217,9 +235,11 @@ def _release(folder: Path, handle: int, made: bool) -> None:
         os.close(handle)
 
 
-def _sync_file(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+def _content(source: Path) -> Iterator[bytes]:
+    """A file in pieces. Raises NotConverted where it cannot be read."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with source.open("rb", buffering=0) as file:
+            while data := file.read(COPY_BYTES):
+                yield data
+    except OSError as problem:
+        raise stop(UNREADABLE, f"{source} cannot be read: {problem.strerror}", READ_AGAIN) from None

@@ -2,7 +2,7 @@
 
 contract ─units→ units ─shards→ layout      every output's file and place, from names and sizes alone
 source headers ─check→ units                what is stored is what the contract was compiled for
-claim the folder, check the disk
+claim the folder, check the disk           finished shards of an earlier run ─checksums→ kept, or written again
 units ─pieces→ crew ─→ partial files ─→ shards
 source unchanged? other files, index, hf_quant_config.json, config.json, and the folder is no more unfinished
 """
@@ -27,7 +27,7 @@ from precc_converter.conversion.destination import STATE, Destination, claimed
 from precc_converter.conversion.findings import DESTINATION, NO_CONFIGURATION, NotConverted, stop
 from precc_converter.conversion.layout import Shard, index_of, shards_of
 from precc_converter.conversion.piece import Done
-from precc_converter.conversion.shards import write_shards
+from precc_converter.conversion.shards import check_shards, write_shards
 from precc_converter.conversion.source import Source, open_source
 from precc_converter.conversion.units import units_of
 from precc_converter.plan import PLAN_PATH, SHARD_BYTES, metadata, plan_of, plan_text
@@ -80,9 +80,10 @@ def convert(
     with claimed(Path(destination), conversion.facts, conversion.shards) as place:
         place.check_room(conversion.other_bytes)
         place.begin()
-        report = started(conversion, place.unfinished) if started else _silent
         with crew or processes(workers or cores()) as crew_:
-            done = write_shards(place, conversion.source, crew_, device, report)
+            done = check_shards(place, crew_)
+            report = started(conversion, place.unfinished) if started else _silent
+            done += write_shards(place, conversion.source, crew_, device, report)
         conversion.source.check_unchanged()
         _write_rest(place, conversion)
     return done

@@ -15,7 +15,9 @@ from torch import Tensor
 from precc.formats import Quantization
 from precc.formats.storage import Part
 from precc.quant import NotFinite, amax, quantize
-from precc_converter.conversion.findings import NOT_FINITE, UNLIKE, NotConverted, stop
+from precc.quant.elements import from_e2m1, from_e8m0
+from precc.quant.packing import unpack_e2m1
+from precc_converter.conversion.findings import NOT_FINITE, UNLIKE, WrongValues
 from precc_converter.conversion.units import Member, Unit, beside
 from precc_converter.written import SOURCE_BLOCK, STORED_NAMES, Stack, Written
 
@@ -60,8 +62,10 @@ def shared_amax(unit: Unit, sources: Tensors) -> Tensor:
 
 def outputs(member: Member, sources: Tensors, amax: Tensor | None = None) -> dict[str, Tensor]:
     """What one member becomes, by stored name; `amax` is what its outer scale is made of where it is shared."""
+    made = member.made
+    action = _taken_apart if made.stack and not made.weight.is_quantized else _ACTIONS[made.action]
     try:
-        return dict(_ACTIONS[member.made.action](member, sources, amax))
+        return dict(action(member, sources, amax))
     except NotFinite as problem:
         raise _not_finite(member, problem) from None
 
@@ -79,11 +83,25 @@ def _copied(member: Member, sources: Tensors, amax: Tensor | None) -> Iterator[t
 
 def _cast(member: Member, sources: Tensors, amax: Tensor | None) -> Iterator[tuple[str, Tensor]]:
     ((_, stored),) = member.outputs
-    weight = sources[member.name]
-    made = weight.to(DTYPES[stored.dtype])
-    if stored.dtype == "F16" and bool((made.isinf() & weight.isfinite()).any()):
-        raise stop(NOT_FINITE, f"`{member.name}` holds values beyond FP16", "keep this tensor in bf16 or fp32")
-    yield member.name, made
+    yield member.name, _as(stored.dtype, sources[member.name], member.name)
+
+
+def _as(dtype: str, weight: Tensor, name: str) -> Tensor:
+    """A weight in another dtype, in which none of its numbers is infinite."""
+    made = weight.to(DTYPES[dtype])
+    if dtype == "F16" and bool((made.isinf() & weight.isfinite()).any()):
+        raise WrongValues(NOT_FINITE, name, "holds values beyond FP16", "keep this tensor in bf16 or fp32")
+    return made
+
+
+def _taken_apart(member: Member, sources: Tensors, amax: Tensor | None) -> Iterator[tuple[str, Tensor]]:
+    """A stack's weights, expert by expert, in 16 or 32 bits."""
+    made, dtype = member.made, member.made.outputs[0].dtype
+    assert made.stack is not None
+    weight = _weight(member, sources, DTYPES[dtype])
+    for expert in range(made.stack.experts):
+        for part, single in _parts(_matrix(weight[expert], made), made.stack):
+            yield beside(member.name, f"{expert}.{part}.weight"), _as(dtype, single, member.name).contiguous()
 
 
 def _dequantized(member: Member, sources: Tensors, amax: Tensor | None) -> Iterator[tuple[str, Tensor]]:
@@ -120,7 +138,7 @@ def _kept(member: Member, sources: Tensors, amax: Tensor | None) -> Iterator[tup
     (own, _), (scale_name, _) = member.sources
     codes = sources[own]
     if bool((codes.view(torch.uint8) & 0x7F == 0x7F).any()):
-        raise stop(NOT_FINITE, f"`{own}` holds NaN", _REPAIR)
+        raise WrongValues(NOT_FINITE, own, "holds NaN", _REPAIR)
     rows, columns = codes.shape[-2:]
     high, wide = SOURCE_BLOCK
     scales = _exponents(sources[scale_name], scale_name)
@@ -147,22 +165,48 @@ def _named(parts: Mapping[Part, Tensor], weight: Quantization, name: str) -> Ite
         yield (name if words[part] == own else beside(name, words[part])), tensor
 
 
-def _weight(member: Member, sources: Tensors, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The numbers of a source: as stored, or FP8 codes times the scale of their block in FP32, rounded to `dtype`."""
-    (own, _), *scales = member.sources
+def _weight(member: Member, sources: Tensors, dtype: torch.dtype | None = None) -> Tensor:
+    """The numbers of a source: as stored, or codes times the scale of their block in FP32, rounded to `dtype`.
+
+    Without one, to what holds them exactly: FP32 for FP8, BF16 for MXFP4.
+    """
+    (own, stored), *scales = member.sources
     codes = sources[own]
     if not scales:
         return codes
     ((name, _),) = scales
+    if stored.dtype == "U8":
+        try:
+            return _from_mxfp4(codes, sources[name], dtype or torch.bfloat16, transposed=member.made.axis == 1)
+        except OverflowError as problem:
+            raise WrongValues(NOT_FINITE, name, str(problem), _REPAIR) from None
+    dtype = dtype or torch.float32
     scale = sources[name].to(torch.float32)
     if not bool(scale.isfinite().all()):
-        raise stop(NOT_FINITE, f"`{name}` holds NaN or Inf", _REPAIR)
+        raise WrongValues(NOT_FINITE, name, "holds NaN or Inf", _REPAIR)
     high, wide = SOURCE_BLOCK
     weight = torch.empty(codes.shape, dtype=dtype, device=codes.device)
     for at in range(scale.shape[-2]):
         rows = codes[..., at * high : (at + 1) * high, :].to(torch.float32)
         rows *= scale[..., at : at + 1, :].repeat_interleave(wide, -1)[..., : rows.shape[-1]]
         weight[..., at * high : (at + 1) * high, :] = rows
+    return weight
+
+
+def _from_mxfp4(blocks: Tensor, scales: Tensor, dtype: torch.dtype, transposed: bool) -> Tensor:
+    """MXFP4 of [experts, output, groups, 16] bytes as the stacked weight in its own order of axes, expert by expert.
+
+    Raises OverflowError for NaN and what is beyond the dtype.
+    """
+    experts, output, groups, _ = blocks.shape
+    shape = (groups * MX_BLOCK, output) if transposed else (output, groups * MX_BLOCK)
+    weight = torch.empty((experts, *shape), dtype=dtype, device=blocks.device)
+    for expert in range(experts):
+        values = from_e2m1(unpack_e2m1(blocks[expert])) * from_e8m0(scales[expert])[..., None]
+        matrix = values.flatten(1)
+        weight[expert] = matrix.t() if transposed else matrix
+        if not bool(weight[expert].isfinite().all()):
+            raise OverflowError(f"holds NaN, or scales numbers of expert {expert} beyond {dtype}")
     return weight
 
 
@@ -200,9 +244,10 @@ def _exponents(scale: Tensor, name: str) -> Tensor:
     wrong = (mantissa != 0.5) | (biased < 0) | (biased > 2 * E8M0_BIAS)
     if bool(wrong.any()):
         value = float(scale.to(torch.float32)[wrong][0])
-        raise stop(
+        raise WrongValues(
             UNLIKE,
-            f"`{name}` holds {value!r}, which is no power of two, though the configuration declares `scale_fmt: ue8m0`",
+            name,
+            f"holds {value!r}, which is no power of two, though the configuration declares `scale_fmt: ue8m0`",
             "take that line out of the source's `config.json` and compile the policy again",
         )
     return biased.to(torch.uint8)
@@ -211,6 +256,5 @@ def _exponents(scale: Tensor, name: str) -> Tensor:
 _REPAIR = "NaN and Inf have no quantized form: repair the source"
 
 
-def _not_finite(member: Member, problem: NotFinite) -> NotConverted:
-    what = f"`{member.name}` holds {problem.count:,} values that are NaN or Inf, the first at {list(problem.position)}"
-    return stop(NOT_FINITE, what, _REPAIR)
+def _not_finite(member: Member, problem: NotFinite) -> WrongValues:
+    return WrongValues(NOT_FINITE, member.name, f"holds {problem.described}", _REPAIR)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+from precc_converter.conversion.checksum import BLANK, KEY, checksum, with_checksum
 from precc_converter.conversion.units import Unit
 from precc_converter.written import BYTES, StoredTensor
 
@@ -17,15 +19,27 @@ ALIGNMENT = 8
 """Of the first tensor in a file; wider elements stand first, so that each is aligned to its own size."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shard:
-    """One output file: its header, the units in it, and where in the file each tensor begins."""
+    """One output file: its header, the units in it, and where in the file each tensor begins, in that order.
+
+    The header has no checksum yet: that follows from the tensors.
+    """
 
     file: str
     header: bytes
     units: tuple[Unit, ...]
     places: Mapping[str, int]
     size: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The bytes of each tensor, as they stand in the file."""
+        return tuple(end - start for start, end in pairwise((*self.places.values(), self.size)))
+
+    def sealed(self, crcs: Mapping[str, int]) -> bytes:
+        """The header with the checksum of tensors whose own are known."""
+        return with_checksum(self.header, checksum(crcs[name] for name in self.places))
 
 
 def shards_of(units: Sequence[Unit], max_bytes: int, metadata: Mapping[str, str]) -> tuple[Shard, ...]:
@@ -62,7 +76,7 @@ def _filled(units: Sequence[Unit], max_bytes: int) -> Iterator[list[Unit]]:
 
 
 def _shard(file: str, units: Sequence[Unit], metadata: Mapping[str, str]) -> Shard:
-    shown: dict[str, Any] = {"__metadata__": dict(metadata)}
+    shown: dict[str, Any] = {"__metadata__": {**metadata, KEY: BLANK}}
     starts: dict[str, int] = {}
     end = 0
     for name, stored in _widest_first(units):

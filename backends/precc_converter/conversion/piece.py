@@ -14,10 +14,11 @@ from functools import cache
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from precc.graph.headers import Located
 from precc_converter.conversion.files import Files
-from precc_converter.conversion.findings import LOST_WORKER, NO_ROOM, UNREADABLE, NotConverted, stop
+from precc_converter.conversion.findings import LOST_WORKER, UNREADABLE, NotConverted, WrongValues, stop, unwritable
 from precc_converter.conversion.units import Unit
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 COPY_BYTES = 8 << 20
 """What a copied tensor goes through."""
+
+READ_AGAIN = "see to the source and run the same command again: what is finished is kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,18 @@ class Piece:
 
 @dataclass
 class Done:
-    """What was done: tensors written, bytes read and written, and the seconds that each step took."""
+    """What was done: tensors written, bytes read and written, and the seconds that each step took.
+
+    Of one piece also the CRC-32 of every tensor that it wrote. Of a conversion that went on, the bytes of finished
+    shards that were read again, and the files of those that were damaged and are written anew.
+    """
 
     tensors: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    bytes_checked: int = 0
+    damaged: tuple[str, ...] = ()
+    crcs: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=lambda: {"reading": 0.0, "quantizing": 0.0, "writing": 0.0})
 
     def __iadd__(self, other: Done) -> Done:
@@ -124,7 +134,8 @@ def sync_folder(folder: str) -> None:
 
 def _is_copied(unit: Unit) -> bool:
     """Whether nothing of a unit is looked at: one source, whose bytes are the output's."""
-    return all(member.made.action == "copy" and len(member.made.sources) == 1 for member in unit.members)
+    made = [member.made for member in unit.members]
+    return all(one.action == "copy" and len(one.sources) == 1 and one.stack is None for one in made)
 
 
 @contextmanager
@@ -143,14 +154,24 @@ def _memory_for(unit: Unit) -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def _file_named(sources: Mapping[str, Located]) -> Iterator[None]:
+    """This says in which file values stand that cannot be converted."""
+    try:
+        yield
+    except WrongValues as problem:
+        raise problem.in_file(sources[problem.name].file) from None
+
+
 def _copy(unit: Unit, piece: Piece, files: _Sources, target: int, done: Done, device: str) -> None:
     for name in unit.outputs:
         buffer = memoryview(bytearray(min(COPY_BYTES, piece.sources[name].end - piece.sources[name].start)))
-        at = piece.places[name]
+        at, done.crcs[name] = piece.places[name], 0
         for start, end in _steps(piece.sources[name]):
             with done.timed("reading"):
                 files.read(name, start, buffer[: end - start])
             with done.timed("writing"):
+                done.crcs[name] = crc32(buffer[: end - start], done.crcs[name])
                 _write(target, buffer[: end - start], at, piece.partial)
             at += end - start
 
@@ -165,13 +186,15 @@ def _convert(unit: Unit, piece: Piece, files: _Sources, target: int, done: Done,
 
     with done.timed("reading"):
         sources = {name: files.tensor(name).to(device) for name in unit.source_names}
-    with done.timed("quantizing"):
+    with done.timed("quantizing"), _file_named(piece.sources):
         outputs = {name: tensor.cpu().contiguous() for name, tensor in outputs_of(unit, sources).items()}
         del sources
     _check(unit, outputs)
     with done.timed("writing"):
         for name, tensor in outputs.items():
-            _write(target, _bytes(tensor), piece.places[name], piece.partial)
+            data = _bytes(tensor)
+            done.crcs[name] = crc32(data)
+            _write(target, data, piece.places[name], piece.partial)
 
 
 def _check(unit: Unit, outputs: Mapping[str, Tensor]) -> None:
@@ -219,8 +242,7 @@ class _Sources(Files):
 
 
 def _unreadable(name: str, file: Path, why: str) -> NotConverted:
-    help = "see to the source and run the same command again: what is finished is kept"
-    return stop(UNREADABLE, f"{file}: `{name}` cannot be read: {why}", help)
+    return stop(UNREADABLE, f"{file}: `{name}` cannot be read: {why}", READ_AGAIN)
 
 
 @contextmanager
@@ -249,9 +271,3 @@ def _sync(target: int, partial: str) -> None:
         os.fsync(target)
     except OSError as problem:
         raise unwritable(partial, problem) from None
-
-
-def unwritable(path: str, problem: OSError) -> NotConverted:
-    """What is said when the destination takes no more."""
-    help = "make room and run the same command again: what is finished is kept"
-    return stop(NO_ROOM, f"{path} cannot be written: {problem.strerror or problem}", help)

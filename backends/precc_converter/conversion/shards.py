@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from precc_converter.conversion.checksum import is_whole
 from precc_converter.conversion.crew import Crew, lost_worker
 from precc_converter.conversion.destination import Destination
 from precc_converter.conversion.layout import Shard
@@ -22,11 +23,23 @@ AHEAD = 2
 
 @dataclass
 class Opened:
-    """A shard that is being written, and how many of its pieces are not yet there."""
+    """A shard that is being written, how many of its pieces are not yet there, and the CRC-32 of what is."""
 
     shard: Shard
     partial: str
     left: int
+    crcs: dict[str, int] = field(default_factory=dict)
+
+
+def check_shards(place: Destination, crew: Crew) -> Done:
+    """This reads the shards that an earlier run finished, and has those written again that are damaged."""
+    futures = {shard: crew.submit(is_whole, place.final(shard), len(shard.header), shard.sizes) for shard in place.kept}
+    try:
+        damaged = [shard for shard, future in futures.items() if not future.result()]
+    except BrokenExecutor:
+        raise lost_worker() from None
+    place.discard(damaged)
+    return Done(bytes_checked=sum(shard.size for shard in futures), damaged=tuple(shard.file for shard in damaged))
 
 
 def write_shards(place: Destination, source: Source, crew: Crew, device: str, report: Callable[[Done], None]) -> Done:
@@ -71,9 +84,10 @@ class _Writing:
         if opened is None:
             return
         opened.left -= 1
+        opened.crcs |= done.crcs
         if not opened.left:
-            final = self._place.final(opened.shard)
-            self._calls[self._crew.submit(finish_shard, opened.partial, final, opened.shard.header)] = None
+            final, header = self._place.final(opened.shard), opened.shard.sealed(opened.crcs)
+            self._calls[self._crew.submit(finish_shard, opened.partial, final, header)] = None
 
 
 def _piece(opened: Opened, units: tuple[Unit, ...], source: Source, durable: bool) -> Piece:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from precc.graph.errors import ModelError, nearest, or_list, shorten
 from precc.graph.headers import Located, locate_tensors
-from precc_converter.conversion.findings import MISSING_OR_EXTRA, UNLIKE, UNREADABLE, NotConverted, counted, stop
+from precc_converter.conversion.findings import (
+    INDEX,
+    MISSING_OR_EXTRA,
+    UNLIKE,
+    UNREADABLE,
+    NotConverted,
+    counted,
+    stop,
+)
+from precc_converter.conversion.objects import BESIDE, OUTSIDE, is_beside, obstacle, shards_listed
 from precc_converter.conversion.units import Unit
 from precc_converter.written import StoredTensor
 
-INDEX = "model.safetensors.index.json"
+INDEX_FILE = "model.safetensors.index.json"
 SCALE_DTYPES = ("F32", "BF16", "F8_E8M0")
 """What block scales are stored in; each is exact in the FP32 that is written."""
 
 _UNUSED = "rotary_emb.inv_freq"
 """A buffer that old checkpoints hold and nothing reads."""
 
+_GIVE = "give the folder of a checkpoint, or its one .safetensors file"
 _READABLE = "see to the file, and whether this user may read it"
 _ONE = "a folder holds the shards of one checkpoint: move the others out"
 _COMPILE = "compile the policy for this checkpoint: give it as --model"
@@ -94,28 +103,35 @@ def open_source(folder: Path) -> Source:
 
 def _files(folder: Path) -> tuple[Path, list[Path]]:
     """The folder, and its shards; those that some releases ship a second time for their own framework left aside."""
-    if folder.is_file():
+    if not folder.is_dir():
+        _check_file(folder)
         return folder.parent, [folder]
     files = sorted(folder.glob("*.safetensors"))
     files = [file for file in files if not file.name.startswith("consolidated")] or files
     if not files:
-        raise stop(UNREADABLE, f"{folder} has no safetensors files", "give the folder of a checkpoint")
-    names = {file.name for file in files}
-    absent = sorted(name for name in _indexed(folder) if name not in names)
-    if absent:
-        raise stop(UNREADABLE, f"{folder}: its index lists {counted(absent)}, which is not there", "fetch it again")
+        raise stop(UNREADABLE, f"{folder} has no safetensors files", _GIVE)
+    _check_index(folder, {file.name for file in files})
     return folder, files
 
 
-def _indexed(folder: Path) -> Iterator[str]:
-    """The shards that the index of a folder lists; none where there is no index."""
-    try:
-        shown = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        yield from {str(file): None for file in shown["weight_map"].values()}
-    except FileNotFoundError:
+def _check_file(path: Path) -> None:
+    """Whether what is no folder can be the one file of a checkpoint."""
+    found = obstacle(path) or ("" if path.suffix == ".safetensors" else "is no safetensors file")
+    if found:
+        raise stop(UNREADABLE, f"{path} {found}", _GIVE)
+
+
+def _check_index(folder: Path, there: Collection[str]) -> None:
+    """Whether all shards are there that the index lists, if there is one."""
+    index = folder / INDEX_FILE
+    if not os.path.lexists(index):
         return
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
-        raise stop(UNREADABLE, f"{folder / INDEX} is no index: {problem}", "fetch it again") from None
+    absent = sorted(set(shards_listed(index).values()).difference(there))
+    elsewhere = [name for name in absent if not is_beside(name)]
+    if elsewhere:
+        raise stop(INDEX, f"{index} lists {counted(elsewhere)}: {OUTSIDE}", BESIDE)
+    if absent:
+        raise stop(UNREADABLE, f"{folder}: its index lists {counted(absent)}, which is not there", "fetch it again")
 
 
 def _facts(file: Path) -> tuple[int, int]:

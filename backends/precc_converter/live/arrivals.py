@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from precc.contract import Contract
+from precc.graph.forms import Form
 from precc.graph.model import Tensor
-from precc_converter.conversion.units import Unit, units_of
+from precc_converter.conversion.units import Unit, uncollected, units_of
 from precc_converter.written import StoredTensor
 
 TRAINED_DTYPE = "bf16"
@@ -51,16 +52,17 @@ def arrivals_of(contract: Contract, without: Collection[str] = ()) -> Arrivals:
     trained = as_trained(contract, without)
     together = dict(_together(trained))
     found: dict[str, list[Unit]] = {}
-    for unit in units_of(trained):
-        found.setdefault(together.get(unit.name, unit.name), []).append(unit)
-    groups = tuple(Group(tuple(units)) for units in found.values())
-    sources = {
-        name: (group, stored)
-        for group in groups
-        for unit in group.units
-        for member in unit.members
-        for name, stored in member.sources
-    }
+    with uncollected():
+        for unit in units_of(trained):
+            found.setdefault(together.get(unit.name, unit.name), []).append(unit)
+        groups = tuple(Group(tuple(units)) for units in found.values())
+        sources = {
+            name: (group, stored)
+            for group in groups
+            for unit in group.units
+            for member in unit.members
+            for name, stored in member.sources
+        }
     return Arrivals(groups, sources)
 
 
@@ -87,4 +89,4 @@ def as_trained(contract: Contract, without: Collection[str] = ()) -> Contract:
 
 
 def _trained(tensor: Tensor) -> Tensor:
-    return tensor if tensor.stored_block is None else replace(tensor, dtype=TRAINED_DTYPE, stored_block=None)
+    return replace(tensor, form=Form(TRAINED_DTYPE)) if tensor.form.is_quantized else tensor

@@ -12,6 +12,7 @@ from precc_converter.live.arrivals import arrivals_of
 from precc_converter.live.evidence import EvidenceLog
 from precc_converter.live.session import Session
 from precc_converter.trainer import TrainerNames, UnknownName, UnmappedTensor
+from precc_converter.trainer.stacks import read_slice
 from precc_converter.trainer.values import to_huggingface
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ class LiveExporter:
         self.without = frozenset(without)
         self.arrivals = arrivals_of(self.contract, self.without)
         try:
+            self._why = ""
             self._names: TrainerNames | None = TrainerNames(self.contract.model, vocabulary_rows=vocabulary_rows)
-        except UnmappedTensor:
-            self._names = None
+        except UnmappedTensor as unmapped:
+            self._names, self._why = None, str(unmapped)
 
     def session(self, *, step: int, evidence: str | os.PathLike[str] | None = None) -> Session:
         """This opens the export of one step; `evidence` is the log that a complete one is entered in.
@@ -64,7 +66,7 @@ class LiveExporter:
         yield from known
 
     def _promised(self, name: str) -> bool:
-        return name in self.arrivals.sources
+        return read_slice(name)[0] in self.arrivals.sources
 
     def describe_missing(self, names: Sequence[str], waiting: int) -> str:
         """What is said at the end of a session that these tensors did not come to."""
@@ -74,13 +76,15 @@ class LiveExporter:
         return f"{len(names):,} of {len(self.arrivals.sources):,} tensors never came: {first}{more}{held}"
 
     def _described(self, name: str) -> str:
-        if self._names is None:
+        place = self._names.find_stored(name) if self._names is not None else None
+        if self._names is None or place is None:
             return f"`{name}`"
-        return f"`{name}` (in Megatron-Core `{self._names.written(self._names.holding(name))}`)"
+        return f"`{name}` (in Megatron-Core `{self._names.written(place)}`)"
 
     def _unknown(self, name: str) -> UnknownName:
         if self._names is None:
-            return UnknownName(name, ())
+            why = f", and none is read by the trainer's names: {self._why}; hand it over by the checkpoint's"
+            return UnknownName(name, (), why)
         if self._names.find(name) or self._names.find_stored(name):
             parts = ", ".join(sorted(self.without))
             return UnknownName(name, (), f": it belongs to what this exporter leaves out ({parts}); leave it out, too")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from torch import Tensor
+from torch import Tensor, strided
 from torch.nn import Parameter
 
 from precc_converter.conversion.group import outputs_of
@@ -114,12 +114,7 @@ class Session:
         self._failed = ""
 
     def _completed(self, name: str, tensor: Tensor) -> Iterator[list[tuple[str, Tensor]]]:
-        if type(tensor) not in (Tensor, Parameter):
-            kind = type(tensor).__name__
-            raise WrongTensor(
-                f"`{name}` is a {kind}, not a plain tensor; hand over its whole value "
-                "(a DTensor's `full_tensor()`, a QuantizedTensor's `dequantize()`)"
-            )
+        _check_plain(name, tensor)
         for stored, value in self._exporter.in_checkpoint(name, tensor.detach()):
             complete = self._inbox.put(stored, value)
             if complete is not None:
@@ -161,3 +156,18 @@ class Session:
             "sha256": self.fingerprint,
             "engines": engine_versions(),
         }
+
+
+def _check_plain(name: object, tensor: object) -> None:
+    """Whether what a trainer hands over is a tensor with values under a name. Raises WrongTensor."""
+    if not isinstance(name, str):
+        raise WrongTensor(f"a tensor came under {name!r}, a {type(name).__name__}; its name is a text")
+    if not isinstance(tensor, Tensor) or type(tensor) not in (Tensor, Parameter):
+        raise WrongTensor(
+            f"`{name}` is a {type(tensor).__name__}, not a plain tensor; hand over its whole value "
+            "(a DTensor's `full_tensor()`, a QuantizedTensor's `dequantize()`)"
+        )
+    if tensor.is_meta:
+        raise WrongTensor(f"`{name}` is on the meta device and holds no values; hand over the weight that is trained")
+    if tensor.layout is not strided:
+        raise WrongTensor(f"`{name}` is stored as {tensor.layout}; hand it over dense (`to_dense()`)")

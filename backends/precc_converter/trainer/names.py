@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from precc.graph.model import EXPERT, ModelGraph
 from precc_converter.trainer.parameters import Parameter, numbered, parameters_of
 from precc_converter.trainer.spelling import Spelling, read_name
+from precc_converter.trainer.stacks import SLICE, read_slice
 
 _EXPERT = re.compile(r"(\.experts?\.)\d+(?=\.)")
 
@@ -72,9 +73,15 @@ class TrainerNames:
         return found
 
     def find_stored(self, name: str) -> Place | None:
-        """The place of the parameter that holds a tensor, by the checkpoint's name; None for a name that it has not."""
+        """The place of the parameter that holds a tensor, by the checkpoint's name; None for a name that it has not.
+
+        Of a whole stack of experts it is that of the first.
+        """
         for template, expert in _openings(name):
             parameter = self._by_checkpoint.get(template)
+            if parameter is None and template + SLICE in self._by_checkpoint:
+                parameter = self._by_checkpoint[template + SLICE]
+                expert = next(iter(parameter.experts or ()), None)
             if parameter is not None and _has(parameter, expert):
                 return Place(parameter, expert)
         return None
@@ -119,6 +126,9 @@ def _has(parameter: Parameter, expert: int | None) -> bool:
 def _openings(name: str) -> Iterator[tuple[str, int | None]]:
     """A checkpoint's name as it stands, and with each of its numbers taken for an expert's."""
     yield name, None
+    whole, number = read_slice(name)
+    if number is not None:
+        yield whole + SLICE, number
     words = name.split(".")
     for at, word in enumerate(words):
         if word.isdecimal() and str(int(word)) == word:

@@ -6,9 +6,12 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from precc.graph.model import EXPERT, ModelGraph, Parallel, Tensor
+from precc.syntax.words import Role
 from precc_converter.trainer.slots import Slot, Slots
+from precc_converter.trainer.stacks import SLICE, Stacking, sliced, stacked_weight
 
 _QUERY_KEY_VALUE = (".linear_qkv.weight", ".linear_qkv.bias")
+TOWERS = frozenset({Role.VISION, Role.AUDIO})
 _VOCABULARY = ("embedding.word_embeddings.weight", "output_layer.weight")
 
 
@@ -28,6 +31,7 @@ class Parameter:
     one stretch for anything else than the fused q, k and v. `rest` are the other axes. `padding` are rows at the
     end that the checkpoint does not have: those that fill up a vocabulary. `parallel` is how tensor parallelism (for
     experts: expert tensor parallelism) splits it: a `column` parallel one along axis 0, a `row` one along axis 1.
+    `stacking` is how its slice of a tensor differs that holds the same parameter of all experts.
     """
 
     name: str
@@ -38,11 +42,17 @@ class Parameter:
     alone: str = ""
     padding: int = 0
     parallel: Parallel | None = None
+    stacking: Stacking | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape in the trainer, shards gathered."""
         return (sum(member.rows for member in self.members) + self.padding, *self.rest)
+
+    @property
+    def parts(self) -> int:
+        """How many weights share its rows."""
+        return self.stacking.parts if self.stacking else len(self.members)
 
     @property
     def has_query_groups(self) -> bool:
@@ -55,7 +65,8 @@ class Parameter:
 
 
 def parameters_of(model: ModelGraph, vocabulary_rows: int | None = None) -> tuple[Parameter, ...]:
-    """This lists the trainer's parameters in checkpoint order; every tensor of the model is a member of one of them.
+    """This lists the trainer's parameters in checkpoint order; every tensor of the language model is a member of
+    one of them.
 
     `vocabulary_rows` is the trainer's padded vocabulary (`--make-vocab-size-divisible-by`); None: not padded. Raises
     UnmappedTensor for a tensor that the trainer has no known name for, ValueError for fewer rows than the vocabulary.
@@ -71,9 +82,11 @@ def parameters_of(model: ModelGraph, vocabulary_rows: int | None = None) -> tupl
 
 
 def _whole(model: ModelGraph) -> list[Tensor]:
-    """The tensors, with the ranges of experts that a policy told apart put together again."""
+    """The tensors, with the ranges of experts that a policy told apart put together again; towers are no GPTModel's."""
     together: dict[tuple[str, ...], Tensor] = {}
     for tensor in model.tensors:
+        if tensor.outer in TOWERS:
+            continue
         key = (*tensor.path, tensor.parameter)
         known = together.get(key)
         if known is not None and known.experts is not None and tensor.experts is not None:
@@ -85,6 +98,8 @@ def _whole(model: ModelGraph) -> list[Tensor]:
 
 def _parameter(held: list[tuple[Slot, Tensor]], groups: int) -> Parameter:
     slot, tensor = held[0]
+    if stacked_weight(tensor):
+        return _of_stack(slot, tensor)
     orders = sorted({slot.order for slot, _ in held})
     members = tuple(_member([tensor for slot, tensor in held if slot.order == order]) for order in orders)
     return Parameter(
@@ -96,6 +111,14 @@ def _parameter(held: list[tuple[Slot, Tensor]], groups: int) -> Parameter:
         alone=slot.alone,
         parallel=tensor.parallel,
     )
+
+
+def _of_stack(slot: Slot, tensor: Tensor) -> Parameter:
+    (rows, *rest), stacking = sliced(tensor)
+    members = (Member(rows, (template(tensor) + SLICE,)),)
+    experts = range(tensor.shape[0])
+    parallel = tensor.parallel
+    return Parameter(slot.name, members, tuple(rest), experts=experts, parallel=parallel, stacking=stacking)
 
 
 def _member(copies: list[Tensor]) -> Member:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from precc.graph.model import EXPERT, ModelGraph, Tensor
 from precc.syntax.words import Role
+from precc_converter.trainer.stacks import stacked_weight
 
 INNER = "transformer_layer"
 """The decoder layer within an MTP layer."""
@@ -26,6 +27,7 @@ def _gated(prefix: str) -> dict[str, _Module]:
     return {
         "gate": (f"{prefix}.linear_fc1", 0),
         "up": (f"{prefix}.linear_fc1", 1),
+        "gate_up": (f"{prefix}.linear_fc1", 0),
         "down": (f"{prefix}.linear_fc2", 0),
     }
 
@@ -59,6 +61,13 @@ _FUSED_NORMS = {
 """Norms that TransformerEngine's layers fuse into the linear layer that follows, and their names where they stand
 alone: always before a latent attention and before routed experts."""
 
+_SANDWICHED = {
+    "post_attention_layernorm": ("self_attention.linear_proj.post_layernorm.weight", ""),
+    "pre_feedforward_layernorm": ("mlp.linear_fc1.layer_norm_weight", "pre_mlp_layernorm.weight"),
+    "post_feedforward_layernorm": ("mlp.linear_fc2.post_layernorm.weight", ""),
+}
+"""Where attention and the MLP have a norm behind them as well: in the linear layers that Megatron-Bridge has for it."""
+
 _NORMS = {
     "q_norm": "self_attention.q_layernorm",
     "k_norm": "self_attention.k_layernorm",
@@ -90,16 +99,18 @@ class Slots:
     """The slots of one model's tensors."""
 
     def __init__(self, model: ModelGraph) -> None:
+        sandwiched = any("pre_feedforward_layernorm" in tensor.path for tensor in model.tensors)
+        self._fused_norms = {**_FUSED_NORMS, **_SANDWICHED} if sandwiched else _FUSED_NORMS
         self._latent = any(tensor.part == "kv_b" for tensor in model.tensors)
         self._routed = {_block(tensor) for tensor in model.tensors if tensor.part == "router"}
         self._weights = {tensor.path: tensor for tensor in model.tensors if tensor.is_gemm}
-        self._has_head = any(tensor.path == ("lm_head",) and not tensor.tied_to for tensor in model.tensors)
+        self._has_head = any(tensor.path[-1] == "lm_head" and not tensor.tied_to for tensor in model.tensors)
 
     def of(self, tensor: Tensor) -> Slot:
         """This is the slot of one tensor. Raises UnmappedTensor."""
         if tensor.part == "embed" or tensor.part == "head":
             return Slot(_HEAD if tensor.part == "head" and self._has_head else _EMBEDDING)
-        if tensor.path == ("model", "norm"):
+        if tensor.path[-1] == "norm" and tensor.layer is None and tensor.mtp is None:
             return Slot(_FINAL_NORM)
         if tensor.layer is None and tensor.mtp is None:
             raise _unmapped(tensor)
@@ -115,9 +126,9 @@ class Slots:
             return Slot("final_layernorm.weight")
         if word in _NORMS:
             return Slot(f"{_NORMS[word]}.weight")
-        if word not in _FUSED_NORMS:
+        if word not in self._fused_norms:
             raise _unmapped(tensor)
-        fused, alone = _FUSED_NORMS[word]
+        fused, alone = self._fused_norms[word]
         return Slot(alone) if self._stands_alone(word, tensor) else Slot(fused, alone=alone)
 
     def _stands_alone(self, word: str, tensor: Tensor) -> bool:
@@ -128,10 +139,13 @@ class Slots:
     def _parameter(self, tensor: Tensor) -> Slot:
         if tensor.role is Role.ROUTER and tensor.part == "bias":
             return Slot("mlp.router.expert_bias")
-        multiplied = self._weights.get(tensor.path, tensor)
-        module, order = self._module(multiplied)
-        number = EXPERT if tensor.experts is not None else ""
-        return Slot(f"{module}.{tensor.parameter}{number}", order)
+        if tensor.part == "sinks":
+            return Slot("self_attention.core_attention.softmax_offset")
+        stack = stacked_weight(tensor)
+        module, order = self._module(self._weights.get(stack or tensor.path, tensor))
+        number = EXPERT if tensor.experts is not None or stack else ""
+        word = tensor.parameter or ("weight" if tensor.is_gemm else "bias")
+        return Slot(f"{module}.{word}{number}", order)
 
     def _module(self, tensor: Tensor) -> _Module:
         modules = _MODULES.get(tensor.role, {})
@@ -154,4 +168,11 @@ def _block(tensor: Tensor) -> tuple[int | None, int | None]:
 
 
 def _unmapped(tensor: Tensor) -> UnmappedTensor:
-    return UnmappedTensor(f"no Megatron-Core name is known for {tensor.name} ({tensor.role}, {tensor.part})")
+    what = tensor.role.value if tensor.role else "of no role"
+    return UnmappedTensor(f"no Megatron-Core name is known for {tensor.name} ({what}, {tensor.part}){_why(tensor)}")
+
+
+def _why(tensor: Tensor) -> str:
+    if tensor.role is not Role.LINEAR_ATTENTION:
+        return ""
+    return ": it has the projections of a gated delta net in one weight, their rows in an order of its own"

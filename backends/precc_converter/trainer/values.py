@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from precc_converter.trainer.names import Place
 from precc_converter.trainer.parameters import Parameter, numbered
+from precc_converter.trainer.stacks import slice_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,6 +43,7 @@ def to_huggingface(place: Place, tensor: Tensor) -> Iterator[tuple[str, Tensor]]
     pieces = torch.split(stretches, sizes, dim=1)
     for member, piece in zip(parameter.members, pieces, strict=True):
         whole = piece.reshape(member.rows, *parameter.rest).contiguous()
+        whole = parameter.stacking.to_checkpoint(whole) if parameter.stacking else whole
         yield from ((numbered(name, place.expert), whole) for name in member.names)
 
 
@@ -56,6 +58,7 @@ def to_megatron(place: Place, tensors: Mapping[str, Tensor]) -> Tensor:
     pieces = []
     for member in parameter.members:
         own = _agreeing([numbered(name, place.expert) for name in member.names], tensors)
+        own = parameter.stacking.to_trainer(own) if parameter.stacking else own
         wanted = (member.rows, *parameter.rest)
         if tuple(own.shape) != wanted:
             raise WrongShape(numbered(member.names[0], place.expert), own.shape, wanted)
@@ -86,9 +89,9 @@ def gather(place: Place, shards: Sequence[Tensor]) -> Tensor:
         raise ValueError(
             f"{parameter.groups} query groups do not divide into {len(shards)} shards; gather them yourself"
         )
-    if parameter.has_query_groups or len(parameter.members) == 1:
+    if parameter.has_query_groups or parameter.parts == 1:
         return torch.cat(list(shards))
-    split = [shard.chunk(len(parameter.members)) for shard in shards]
+    split = [shard.chunk(parameter.parts) for shard in shards]
     return torch.cat([piece for member in zip(*split, strict=True) for piece in member])
 
 
@@ -96,10 +99,11 @@ def _agreeing(names: Sequence[str], tensors: Mapping[str, Tensor]) -> Tensor:
     import torch
 
     first, *copies = names
+    own = slice_of(first, tensors)
     for name in copies:
-        if not torch.equal(tensors[first], tensors[name]):
+        if not torch.equal(own, tensors[name]):
             raise CopiesDiffer(f"`{name}` and `{first}` are one parameter in the trainer, and differ")
-    return tensors[first]
+    return own
 
 
 def _help(parameter: Parameter) -> str:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precc_converter.verbs.console import number, print_json, refuse
+from precc_converter.verbs.console import number, print_json, refuse, terminable
 
 if TYPE_CHECKING:
     from precc_converter.auditing.flow import Audit, Bytes
@@ -53,14 +53,15 @@ def run(options: Namespace) -> int:
 
     _check(options)
     try:
-        done = audit(
-            options.checkpoint,
-            options.contract,
-            source=options.source,
-            sample=options.sample,
-            seed=options.seed,
-            workers=options.workers,
-        )
+        with terminable():
+            done = audit(
+                options.checkpoint,
+                options.contract,
+                source=options.source,
+                sample=options.sample,
+                seed=options.seed,
+                workers=options.workers,
+            )
     except NotConverted as problem:
         return refuse(problem, options.output_format)
     if options.output_format == "json":

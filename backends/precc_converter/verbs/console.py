@@ -3,11 +3,39 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from precc_converter.conversion.findings import NotConverted
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """This has SIGTERM end the body as Ctrl-C does, so that workers and half-written files go; with status 143."""
+    told: list[int] = []
+
+    def end(number: int, frame: object) -> None:
+        if not told:
+            told.append(number)
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except BaseException:
+        if told:
+            raise SystemExit(128 + told[0]) from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def number(text: str) -> int:

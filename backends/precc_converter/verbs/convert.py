@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from argparse import ArgumentParser, Namespace
@@ -10,7 +11,7 @@ from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from precc_converter.verbs.console import number, print_json, refuse
+from precc_converter.verbs.console import number, print_json, refuse, terminable
 
 if TYPE_CHECKING:
     from precc_converter.conversion.crew import Crew
@@ -24,8 +25,10 @@ Convert a checkpoint to the formats of a contract: a new folder of safetensors t
 digest in every shard and in config.json.
 
 The source is a folder of safetensors in BF16, FP16, FP32 or FP8 with 128×128 blocks, or one file; it is never changed.
-An interrupted conversion goes on when the same command is given again. The same source and contract make the same
-tensors for any number of workers, shard size and device.
+An interrupted conversion goes on when the same command is given again. It first reads the shards that are finished
+and compares each with the checksum in its header (CRC-32 of every tensor, taken from memory when it was written): a
+damaged one is written again. The same source and contract make the same tensors for any number of workers, shard size
+and device.
 
 Memory: each worker holds one group of tensors at a time: a weight, or those that share an outer scale, as gate and up.
 Beside the 500 MB of torch that is, for each parameter of the largest group to be quantized, 3.2 bytes from 16-bit
@@ -35,8 +38,9 @@ EXAMPLES = """\
   precc convert checkpoint checkpoint-nvfp4 --contract out
   precc convert checkpoint checkpoint-nvfp4 --contract out --workers 8 --max-shard-size 2GB
 
-JSON: {source, destination, contract, shards, tensors, bytes_read, bytes_written,
-seconds: {reading, quantizing, writing}}; bytes and seconds are those of this run, seconds of all workers together."""
+JSON: {source, destination, contract, shards, tensors, bytes_read, bytes_written, bytes_checked, damaged: [FILE],
+seconds: {reading, quantizing, writing}}; bytes and seconds are those of this run, seconds of all workers together;
+bytes_checked and damaged are those of the shards that an interrupted run had finished."""
 
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -76,19 +80,20 @@ def run(options: Namespace) -> int:
     from precc_converter.conversion.findings import NotConverted
     from precc_converter.conversion.flow import convert
 
-    _check_device(options)
+    _check(options)
     telling = _Telling(options.quiet)
     try:
-        done = convert(
-            options.source,
-            options.destination,
-            options.contract,
-            workers=options.workers,
-            device=options.device,
-            max_shard_size=options.max_shard_size,
-            crew=_crew(options),
-            started=telling.start,
-        )
+        with terminable():
+            done = convert(
+                options.source,
+                options.destination,
+                options.contract,
+                workers=options.workers,
+                device=options.device,
+                max_shard_size=options.max_shard_size,
+                crew=_crew(options),
+                started=telling.start,
+            )
     except NotConverted as problem:
         telling.stop()
         return refuse(problem, options.output_format)
@@ -133,11 +138,16 @@ class _Telling:
             "tensors": sum(len(unit.outputs) for shard in shards for unit in shard.units),
             "bytes_read": done.bytes_in,
             "bytes_written": done.bytes_out,
+            "bytes_checked": done.bytes_checked,
+            "damaged": list(done.damaged),
             "seconds": {step: round(seconds, 3) for step, seconds in done.seconds.items()},
         }
 
 
-def _check_device(options: Namespace) -> None:
+def _check(options: Namespace) -> None:
+    """What is no conversion at all ends it as a mistake on the command line."""
+    if not os.path.lexists(options.source):
+        options.refuse(f"there is no checkpoint `{options.source}`: give a folder, or its one .safetensors file")
     if find_spec("torch") is None:
         options.refuse("converting needs torch: install precc[convert]")
     if options.device == "cuda":
@@ -154,6 +164,8 @@ def _show(result: dict[str, Any], format: str | None) -> None:
     files = f"{result['shards']} shard{'s' if result['shards'] != 1 else ''}"
     written = f"{result['destination']}: {result['tensors']:,} tensors in {files}"
     sys.stdout.write(f"{written}, contract {result['contract'][:12]}\n")
+    for file in result["damaged"]:
+        sys.stdout.write(f"{file} was damaged since the interrupted run wrote it: it was written again\n")
 
 
 def _size(text: str) -> int:

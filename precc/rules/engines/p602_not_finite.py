@@ -2,8 +2,8 @@
 
 No low-precision format can hold what such a weight means: one Inf makes the scale of its whole block, or tensor,
 infinite and every other element zero, and the server would answer with noise instead of failing. `precc convert` stops
-at the first weight to be quantized that holds one and names it, with the number of such elements and the place of the
-first. Weights that are copied as they are may hold anything.
+at the first weight to be quantized that holds one and names it and its file, with the number of such elements and the
+place of the first. Weights that are copied as they are may hold anything.
 
 Repair the source; most often the training run diverged before this checkpoint, or a file was damaged on its way.
 """

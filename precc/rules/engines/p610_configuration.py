@@ -7,6 +7,11 @@ numbers. Where the files name this contract they are compared word by word; wher
 mean under the grammar of their method. It also finds the digest of another contract, in them or in the shards: a file
 that stayed behind when the weights were converted again.
 
+`config.json` may also describe another model than the weights: more layers, other widths, tied embeddings, another
+dtype. Every field that decides a tensor is compared with what the contract was compiled for, by `precc audit` and,
+before it writes anything, by `precc convert`. Multi-token-prediction layers that are declared and not stored are no
+difference.
+
 Take the files that `precc compile` wrote, or convert again; or audit against the contract that is named.
 """
 
