@@ -1,0 +1,1 @@
+"""What Miles cannot run, one check a module."""
