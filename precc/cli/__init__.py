@@ -34,12 +34,13 @@ VERBS = {
     "verify": "check that a compiled folder still says what its contract says",
     "attest": "check a launch line and its environment against a contract, before anything starts",
     "diff": "compare what two policies decide on a model",
+    "import": "turn another tool's configuration into a policy that decides the same",
     "models": "list the models known by name",
     "formats": "list the number formats",
     "targets": "list the targets, their engines and the versions modelled",
 }
 
-MODULES = {"rule": "rules"}
+MODULES = {"import": "import_", "rule": "rules"}
 """Verbs whose module has another name."""
 
 

@@ -14,8 +14,11 @@ EXAMPLES = """\
   precc models
   precc models --output-format json
 
-JSON: a list of {name, architecture, family, layers, tensors, parameters, stored_tensors, stored_elements}; the
-stored ones count the scales of a checkpoint that is published in FP8."""
+JSON: a list of {name, architecture, family, layers, tensors, parameters, stored_as, stored_tensors, stored_elements};
+the stored ones count the scales of a checkpoint that is published in low precision."""
+
+
+_COUNTS = ("layers", "tensors", "parameters", "stored_tensors")
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -34,6 +37,7 @@ def run(options: Namespace) -> int:
             "layers": graph.layers,
             "tensors": sum(tensor.count for tensor in graph.tensors),
             "parameters": graph.parameters,
+            "stored_as": graph.config["quantization"] or graph.config["torch_dtype"],
             "stored_tensors": graph.stored_tensors,
             "stored_elements": graph.stored_elements,
         }
@@ -43,8 +47,7 @@ def run(options: Namespace) -> int:
         print_json(shown)
         return 0
     rows = [
-        (g.name, g.architecture, str(g.layers), f"{row['tensors']:,}", f"{g.parameters:,}", f"{g.stored_tensors:,}")
-        for g, row in zip(graphs, shown, strict=True)
+        (row["name"], row["architecture"], *(f"{row[key]:,}" for key in _COUNTS), row["stored_as"]) for row in shown
     ]
-    print_table(("model", "architecture", ">layers", ">tensors", ">parameters", ">stored tensors"), rows)
+    print_table(("model", "architecture", *(f">{key.replace('_', ' ')}" for key in _COUNTS), "stored as"), rows)
     return 0

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from precc import __version__
-from precc.backend import Artifact, Backend, select_version, stated_version
+from precc.backend import Artifact, Backend, versions_for
 from precc.cli.errors import UsageError
 from precc.cli.json_text import json_text
 from precc.cli.swap import swap
@@ -42,8 +42,8 @@ def _manifest(contract: Contract, backends: Sequence[Backend], files: Sequence[A
         "policy": contract.policy,
         "model": contract.model.name,
         "targets": [backend.name for backend in backends],
-        "engines": {backend.name: _versions(backend, contract) for backend in backends},
-        "layouts": _layouts(contract, {k: v for backend in backends for k, v in _versions(backend, contract).items()}),
+        "engines": {backend.name: versions_for(backend, contract) for backend in backends},
+        "layouts": _layouts(contract, {k: v for b in backends for k, v in versions_for(b, contract).items()}),
         "files": {file.path: file.sha256 for file in sorted(files, key=lambda file: file.path)},
     }
     return json_text(shown)
@@ -54,12 +54,6 @@ def _layouts(contract: Contract, versions: Mapping[str, str | None]) -> dict[str
     rollout = {**contract.rollout.to_json(), "etp": contract.rollout.expert_tp}
     sides = {"train": contract.train.to_json(), "rollout": rollout}
     return {side: {key: versions.get(key, word) for key, word in layout.items()} for side, layout in sides.items()}
-
-
-def _versions(backend: Backend, contract: Contract) -> dict[str, str | None]:
-    """For each engine of a backend the version that the artifacts are made for."""
-    engines = backend.engines.items()
-    return {engine: select_version(stated_version(contract, engine), modelled) for engine, modelled in engines}
 
 
 def _recorded(finding: Diagnostic) -> Diagnostic:

@@ -17,9 +17,10 @@ EXAMPLES = """\
   precc plan policy.prec --model deepseek-v3
   precc plan nvfp4_rl --model qwen3-30b-a3b --output-format json
 
-JSON: {model, tensors, parameters, bytes, bits_per_weight, digest, formats: {FORMAT: {tensors, parameters,
-bytes, fraction}}, roles: {ROLE: {the same, fraction_outside_mtp}}, rules: [{file, line, text, matched, won,
-bytes}]}; a fraction is a share of all parameters, sizes count scales. A policy with errors: {findings}."""
+JSON: {model, tensors, parameters, bytes, bits_per_weight, digest, stored: {FORMAT: {tensors, parameters}},
+formats: {FORMAT: {tensors, parameters, bytes, fraction}}, roles: {ROLE: {the same, fraction_outside_mtp}},
+rules: [{file, line, text, matched, won, bytes}]}; `stored` is what the checkpoint holds, a fraction is a share of all
+parameters, sizes count scales. A policy with errors: {findings}."""
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -33,10 +33,21 @@ def make_plan(binding: Binding) -> Row:
         "bytes": size,
         "bits_per_weight": round(size * 8 / model.parameters, 4) if model.parameters else 0.0,
         "digest": binding.contract.digest,
+        "stored": _stored(model.tensors),
         "formats": _formats(entries),
         "roles": _roles(entries),
         "rules": _rules(binding),
     }
+
+
+def _stored(tensors: Iterable[Tensor]) -> dict[str, dict[str, int]]:
+    """What the checkpoint holds, by the format that it is stored in."""
+    found: dict[str, dict[str, int]] = {}
+    for tensor in tensors:
+        row = found.setdefault(tensor.form.format, {"tensors": 0, "parameters": 0})
+        row["tensors"] += tensor.count
+        row["parameters"] += tensor.parameters
+    return {name: found[name] for name in FORMATS if name in found}
 
 
 def _bytes(entries: Iterable[Entry]) -> int:
@@ -115,6 +126,7 @@ def print_plan(plan: Row, policy: str) -> None:
     print(f"{policy} on {plan['model']}")
     print(f"{plan['tensors']:,} tensors, {plan['parameters']:,} parameters, {gib(plan['bytes'])}")
     print(f"{plan['bits_per_weight']:.3f} bits a weight, digest {plan['digest'][:12]}")
+    print(f"stored as {_stored_text(plan['stored'])}")
     print()
     counts = (">tensors", ">parameters", ">size", ">share")
     print_table(("format", *counts), [(name, *_counts(row)) for name, row in plan["formats"].items()])
@@ -130,6 +142,14 @@ def print_plan(plan: Row, policy: str) -> None:
             (">matched", ">won", ">size", "rule"),
             [(f"{r['matched']:,}", f"{r['won']:,}", gib(r["bytes"]), _named(r)) for r in plan["rules"]],
         )
+
+
+def _stored_text(stored: dict[str, dict[str, int]]) -> str:
+    """The formats of the checkpoint, the largest first, with counts where there are several."""
+    if len(stored) == 1:
+        return next(iter(stored))
+    largest_first = sorted(stored.items(), key=lambda item: -item[1]["parameters"])
+    return ", ".join(f"{name} ({row['tensors']:,} tensors)" for name, row in largest_first)
 
 
 def _experts(plan: Row) -> str:

@@ -74,19 +74,25 @@ class Targets:
 
     def of(self, policy: Policy) -> list[str]:
         """The targets to compile a policy for, by name."""
-        own = policy.targets.names if policy.targets else tuple(self._known)
         self._check_policy(policy)
+        own = policy.targets.names if policy.targets else tuple(self._known)
         if self._asked:
             for name in self._asked:
                 if name not in own:
                     raise UsageError(f"the policy `{policy.name}` is for {', '.join(own)}, not for {name}")
             return sorted(set(self._asked))
+        if not self._defaults or policy.targets:
+            own = self._own(policy)
         chosen = sorted(set(own) & set(self._defaults or own))
         if not chosen:
             raise UsageError(
                 f"the policy `{policy.name}` is for {', '.join(own)}, [tool.precc] asks for {', '.join(self._defaults)}"
             )
         return chosen
+
+    def _own(self, policy: Policy) -> tuple[str, ...]:
+        """What a policy is for: the targets that it names, or all but those that have to be asked for."""
+        return policy.targets.names if policy.targets else tuple(backend.name for backend in self.standard())
 
     def _check_policy(self, policy: Policy) -> None:
         unknown = [name for name in (policy.targets.names if policy.targets else ()) if name not in self._known]
@@ -97,7 +103,7 @@ class Targets:
 
     def are_all(self, policy: Policy) -> bool:
         """Whether these are all the targets that a policy is for."""
-        return set(self.of(policy)) == set(policy.targets.names if policy.targets else self._known)
+        return set(self.of(policy)) >= set(self._own(policy))
 
     def backends(self, policy: Policy) -> list[Backend]:
         """The backends to compile a policy with."""
@@ -114,6 +120,12 @@ class Targets:
             except (ImportError, AttributeError) as problem:
                 raise UsageError(f"the target {name} cannot be loaded: {problem}") from problem
         return self._loaded[name]
+
+    def standard(self) -> list[Backend]:
+        """Every backend that is installed, but those that have to be asked for."""
+        from precc.backend import is_on_request
+
+        return [backend for backend in self.every() if not is_on_request(backend)]
 
     def every(self) -> list[Backend]:
         """Every backend that is installed."""

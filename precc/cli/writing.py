@@ -6,7 +6,7 @@ import os
 
 
 def write_file(path: str, text: str) -> None:
-    """This replaces a text file; its permissions stay, a link stays a link."""
+    """This writes or replaces a text file; its permissions stay, a link stays a link."""
     from tempfile import mkstemp
 
     real = os.path.realpath(path)
@@ -14,8 +14,18 @@ def write_file(path: str, text: str) -> None:
     try:
         with open(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
-        os.chmod(partial, os.stat(real).st_mode & 0o7777)
+        os.chmod(partial, _mode(real))
         os.replace(partial, real)
     except BaseException:
         os.unlink(partial)
         raise
+
+
+def _mode(path: str) -> int:
+    """The permissions of a file, or those that a new one has."""
+    try:
+        return os.stat(path).st_mode & 0o7777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

@@ -1,0 +1,1 @@
+"""Pages of the findings that `precc import` makes."""

@@ -1,0 +1,59 @@
+"""What SGLang makes of a published config and of the one that an import compiles to, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+
+from importing.shipped import opened
+
+from precc.graph.model import Tensor
+from precc.pipeline import Compilation
+from precc.syntax.words import Role
+from precc_sglang.reading.files import Files, open_files
+from precc_sglang.reading.read import Server
+from precc_sglang.served import Served
+
+UNUSED = ("producer", "config_groups")
+"""Keys of ModelOpt that SGLang carries along, and for its methods reads no format from."""
+
+CALIBRATION = ("observer", "observer_kwargs", "block_structure")
+"""Arguments of compressed-tensors that say how scales were found; the last is for blocks, and null here."""
+
+REREAD = {"nvidia--Qwen3.6-35B-A3B-NVFP4_config.json": "nvidia--Qwen3.6-35B-A3B-NVFP4_hf_quant_config.json"}
+"""A mixed config without a word about the KV cache, in whose place SGLang reads the other file of the folder."""
+
+
+def differences(file: str, done: Compilation) -> Iterator[tuple[str, Served, Served]]:
+    """The tensors that a server runs otherwise under the published file than under the compiled ones."""
+    assert done.binding is not None
+    contract = done.binding.contract
+    files = open_files({artifact.path: artifact.text for artifact in done.emissions[0].artifacts}, contract)
+    after = Server(files, contract)
+    before = Server(_published(file, files), contract)
+    for tensor in filter(_is_asked, contract.tensors):
+        one, other = before.reading(tensor).decision, after.reading(tensor).decision
+        assert isinstance(one, Served)
+        assert isinstance(other, Served)
+        if one != other:
+            yield tensor.name, one, other
+
+
+def _is_asked(tensor: Tensor) -> bool:
+    """A draft model is given the LM head of its target before it runs, whatever it was built with."""
+    return not (tensor.mtp is not None and tensor.role is Role.LM_HEAD)
+
+
+def _published(file: str, files: Files) -> Files:
+    """The same start of a server with the published config in the place of the compiled one."""
+    file = REREAD.get(file, file)
+    said = deepcopy(opened(file))
+    if said.get("quant_method") != "compressed-tensors":
+        said = {key: value for key, value in said.items() if key not in UNUSED}
+    for group in said.get("config_groups", {}).values():
+        group["weights"] = {key: value for key, value in group["weights"].items() if key not in CALIBRATION}
+    if said.get("fmt") == "float8_e4m3fn":  # no reader looks at it
+        said["fmt"] = "e4m3"
+    if file.endswith("_hf_quant_config.json"):
+        return Files(None, {"quantization": said}, files.arguments, files.variables)
+    return Files(said, None, files.arguments, files.variables)

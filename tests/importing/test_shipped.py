@@ -1,0 +1,116 @@
+"""Every published quantization config imports, is short, compiles again for SGLang and is served the same."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from importing.serving import REREAD, differences
+from importing.shipped import MODELS, UNKNOWN, checkpoint_of, model_of, published, source_of
+
+from precc.graph.catalogue import catalogue
+from precc.graph.reading import read_model
+from precc.importing.importing import Imported, import_policy
+from precc.importing.trying import Tried, try_targets
+from precc_sglang import backend
+
+KNOWN = [file for file in published() if model_of(file) is not None]
+
+NOT_SERVED = {
+    "openai--gpt-oss-120b": "has no method for `weight mxfp4",
+    "openai--gpt-oss-20b": "has no method for `weight mxfp4",
+    "deepseek-ai--DeepSeek-V4-Flash": "is not modelled",
+    "nvidia--DeepSeek-V4-Flash-NVFP4": "is not modelled",
+    "sgl-project--DeepSeek-V4-Flash-FP8": "is not modelled",
+}
+"""Checkpoints whose files import, and whose format or class the `sglang` target lacks, with words of its refusal."""
+
+SERVED = [file for file in KNOWN if checkpoint_of(file) not in NOT_SERVED]
+REFUSED = [file for file in KNOWN if checkpoint_of(file) in NOT_SERVED]
+
+UNSAID = {"deepseek-ai--DeepSeek-V4-Flash", "sgl-project--DeepSeek-V4-Flash-FP8"}
+"""Two checkpoints with one configuration, of which the first stores its experts in MXFP4 without a word about it."""
+
+DEAD = {"zai-org--GLM-5-FP8": 79, "zai-org--GLM-5.1-FP8": 79, "zai-org--GLM-5.2-FP8": 22}
+"""The checkpoints with entries that reach nothing (`self_attn.indexers_proj`), and how many."""
+
+PAIRS = sorted({checkpoint_of(f) for f in KNOWN if checkpoint_of(f) in {checkpoint_of(g) for g in KNOWN if g != f}})
+"""The checkpoints that were published with both files."""
+
+
+@cache
+def imported(*files: str) -> Imported:
+    """The policy that files of one checkpoint become."""
+    name = model_of(files[0])
+    assert name is not None
+    return import_policy(source_of(*files), read_model(name), "imported")
+
+
+def tried(file: str) -> Tried:
+    """The policy of a file after SGLang had its say."""
+    files = (file, REREAD[file]) if file in REREAD else (file,)
+    return try_targets(imported(*files).text, read_model(model_of(file) or ""), [backend])
+
+
+def test_every_published_file_has_a_model_or_a_reason() -> None:
+    """Of the 66 files none is passed over."""
+    checkpoints = {checkpoint_of(file) for file in published()}
+    assert len(published()) == 66
+    assert checkpoints == MODELS.keys() | UNKNOWN.keys()
+    assert not MODELS.keys() & UNKNOWN.keys()
+    assert set(MODELS.values()) <= set(catalogue())
+
+
+@pytest.mark.parametrize("file", KNOWN)
+def test_a_published_file_becomes_a_short_policy(file: str) -> None:
+    """It has one rule or two, far from a dozen selectors, and no finding but dead rules."""
+    done = imported(file)
+    assert done.rules <= 2
+    codes = {finding.code for finding in done.findings} - {"P903"}
+    assert codes == ({"P907"} if checkpoint_of(file) in UNSAID else set())
+    assert done.text.startswith("# Imported from ")
+
+
+@pytest.mark.parametrize("file", SERVED)
+def test_a_published_file_is_served_the_same_after_an_import(file: str) -> None:
+    """SGLang runs every tensor as before: method, stored parameters, scaling of inputs, KV cache."""
+    policy = tried(file)
+    assert policy.targets == ("sglang",), policy.findings
+    done = policy.done["sglang"]
+    assert not done.has_errors
+    assert done.emissions[0].agree == done.emissions[0].tensors > 0
+    assert list(differences(file, done)) == []
+
+
+@pytest.mark.parametrize("file", REFUSED)
+def test_a_format_that_the_target_lacks_is_imported_and_told(file: str) -> None:
+    """The policy is written all the same; the target says why it refuses."""
+    policy = tried(file)
+    assert policy.targets == ()
+    assert NOT_SERVED[checkpoint_of(file)] in policy.findings[-1].message
+
+
+@pytest.mark.parametrize("file", KNOWN)
+def test_dead_rules_are_counted(file: str) -> None:
+    """The entries that reach nothing are those that were found by hand, and no others."""
+    dead = [rule for rule in imported(file).reading.rules if not rule.matched and not rule.idle]
+    assert len(dead) == DEAD.get(checkpoint_of(file), 0), [rule.text for rule in dead[:5]]
+    assert all(rule.text.endswith(".self_attn.indexers_proj") for rule in dead)
+
+
+@pytest.mark.parametrize("checkpoint", PAIRS)
+def test_both_files_of_a_published_checkpoint_decide_the_same(checkpoint: str) -> None:
+    """The folder with both becomes the policy of either; one pair differs, and that is told."""
+    config, legacy = f"{checkpoint}_config.json", f"{checkpoint}_hf_quant_config.json"
+    both = imported(config, legacy)
+    differ = [finding.message for finding in both.findings if finding.code == "P905"]
+    if checkpoint == APART:
+        assert len(differ) == 1
+        assert "fp8_block in config.json: quantization_config, as stored in hf_quant_config.json" in differ[0]
+    else:
+        assert not differ
+        assert both.text == imported(legacy).text.replace("hf_quant_config.json", "the folder checkpoint")
+
+
+APART = "nvidia--DeepSeek-V4-Flash-NVFP4"
+"""Its `config.json` has attention in block FP8, which its `hf_quant_config.json` does not mention."""
