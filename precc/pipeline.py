@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from precc import rules
-from precc.backend import Artifact, Backend, Unsupported
+from precc.backend import Artifact, Backend, Unsupported, engines_beneath
 from precc.contract import Contract, Entry
 from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, error
@@ -54,19 +54,22 @@ class Settings:
     """What is asked for beside the policy.
 
     `train` and `rollout` are `key=value` words over the policy's layouts. `complete` says that all targets of the
-    policy are compiled, so that every check has its say and an unused ignore comment can be told.
+    policy are compiled, so that every check has its say and an unused ignore comment can be told. `beneath` are the
+    engines that targets start themselves.
     """
 
     train: Mapping[str, str] = NOTHING_SAID
     rollout: Mapping[str, str] = NOTHING_SAID
     complete: bool = False
+    beneath: tuple[str, ...] = ()
 
     def apply(self, binding: Binding, targets: tuple[str, ...]) -> Binding:
         """The binding under these layouts, for these targets."""
         contract = binding.contract
         train = contract.train.with_settings(self.train)
         rollout = contract.rollout.with_settings(self.rollout)
-        return replace(binding, contract=replace(contract, train=train, rollout=rollout, targets=targets))
+        asked = replace(contract, train=train, rollout=rollout, targets=targets, beneath=self.beneath)
+        return replace(binding, contract=asked)
 
 
 ASSUMED = Settings()
@@ -113,6 +116,7 @@ def compile_read(
     """The same from what `read_policy` answered, which serves any number of models."""
     policy, _ = read
     kept = _ignores(policy, model)
+    settings = replace(settings, beneath=engines_beneath(backends))
     decided = _checked(read, model, [backend.name for backend in backends], settings, kept)
     if decided.binding is None:
         return decided

@@ -22,6 +22,7 @@ FAMILIES = {
     "P6": "Checkpoints",
     "P7": "Engines",
     "P8": "Expectations",
+    "P9": "Imports",
 }
 """What the codes that begin so are about."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from generator.tables import table
-from precc.backend import available, find_backend
+from precc.backend import find_backend, standard_targets
 from precc.diagnostics import Diagnostic
 from precc.front import read_policy
 from precc.graph.reading import read_model
@@ -24,6 +24,19 @@ MODELS = {
     "DeepSeek-V3.2": "deepseek-v3.2",
     "Kimi-K2": "kimi-k2",
     "GLM-4.x MoE": "glm-4.5-air",
+    "GLM-5": "glm-5",
+    "GLM-5.2": "glm-5.2",
+    "Kimi-K2.5": "kimi-k2.5",
+    "MiniMax-M2": "minimax-m2",
+    "Qwen3-Next": "qwen3-next-80b-a3b",
+    "Qwen3.5": "qwen3.5-27b",
+    "Qwen3.5 MoE": "qwen3.5-35b-a3b",
+    "Qwen3-VL MoE": "qwen3-vl-30b-a3b",
+    "gpt-oss": "gpt-oss-20b-bf16",
+    "Llama-4": "llama-4-scout",
+    "Gemma-3": "gemma-3-27b",
+    "Gemma-3, text alone": "gemma-3-1b",
+    "DeepSeek-V4": "deepseek-v4-flash",
 }
 """One model of each family."""
 
@@ -40,7 +53,7 @@ def sources() -> dict[str, SourceFile]:
 def targets_of(source: SourceFile) -> tuple[str, ...]:
     """The targets that a policy is for."""
     stated = read_policy(source)[0].targets
-    return stated.names if stated else tuple(sorted(available()))
+    return stated.names if stated else standard_targets()
 
 
 @cache
@@ -66,10 +79,9 @@ def ready() -> str:
 
 
 def matrix() -> str:
-    """Policies by families: yes, or the codes of the refusal."""
-    rows = [(f"`{name}`", *(_cell(name, model) for model in MODELS.values())) for name in sources()]
-    heads = [f"{family}<br>`{model}`" for family, model in MODELS.items()]
-    return table(("policy", *heads), rows)
+    """Families by policies: yes, or the codes of the refusal."""
+    rows = [(f"{family}<br>`{model}`", *(_cell(name, model) for name in sources())) for family, model in MODELS.items()]
+    return table(("model", *(f"`{name}`" for name in sources())), rows)
 
 
 def _cell(name: str, model: str) -> str:

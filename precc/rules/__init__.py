@@ -2,8 +2,8 @@
 
 The folder says when a rule runs: `syntax` (pages only; the parser finds these), `policy` (one policy, no model),
 `binding` (what each rule did on a model), `contract` (what was decided), `engines` (pages only; backends find
-these, and add sections of their own). A module holds its page as docstring, `CODE`, `NAME`, `SEVERITY` and, where
-the folder checks something, `check`.
+these, and add sections of their own), `importing` (pages only; `precc import` finds these). A module holds its page as
+docstring, `CODE`, `NAME`, `SEVERITY` and, where the folder checks something, `check`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from precc.resolve.bind import Binding
     from precc.resolve.policy import Policy
 
-STAGES = ("syntax", "policy", "binding", "contract", "engines")
+STAGES = ("syntax", "policy", "binding", "contract", "engines", "importing")
 
 
 def modules(package: str) -> Iterator[ModuleType]:

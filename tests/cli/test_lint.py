@@ -182,7 +182,7 @@ def test_a_target_that_the_policy_is_not_for_is_a_usage_error(run: Run, policy: 
     assert "is for sglang, converter, not for te" in other.err
     unknown = run("lint", name, "-m", QWEN, "-t", "tensorrt")
     assert unknown.status == 2
-    assert "targets: converter, sglang, te" in unknown.err
+    assert "targets: converter, miles, sglang, te" in unknown.err
 
 
 def test_colors_and_escapes_stay_out_of_a_pipe(project: Path, policy: Write) -> None:

@@ -25,7 +25,7 @@ def test_rule_adds_the_sections_of_engines(run: Run) -> None:
     """P701 is one code with a section for each engine's own rule."""
     page = run("rule", "P701", "--output-format", "json").json
     assert list(page) == ["code", "name", "severity", "title", "text", "sections"]
-    assert {section["target"] for section in page["sections"]} == {"te", "sglang", "converter"}
+    assert {section["target"] for section in page["sections"]} == {"te", "sglang", "converter", "miles"}
     text = run("rule", "P701").out
     assert all(f"## {section['target']}: {section['name']}" in text for section in page["sections"])
 
@@ -52,12 +52,14 @@ def test_an_unknown_rule_is_a_usage_error(run: Run, code: str) -> None:
 def test_models_lists_the_catalogue(run: Run) -> None:
     """With the published counts."""
     listed = run("models", "--output-format", "json").json
-    keys = "name architecture family layers tensors parameters stored_tensors stored_elements"
+    keys = "name architecture family layers tensors parameters stored_as stored_tensors stored_elements"
     assert all(list(item) == keys.split() for item in listed)
     assert [item["name"] for item in listed] == list(catalogue())
     (deepseek,) = [item for item in listed if item["name"] == "deepseek-v3"]
     assert (deepseek["stored_tensors"], deepseek["stored_elements"]) == (91_991, 684_531_386_000)
     assert len(run("models").out.splitlines()) == len(listed) + 1
+    assert {item["stored_as"] for item in listed} >= {"bf16", "fp8_block", "nvfp4", "mxfp4", "int4"}
+    assert deepseek["stored_as"] == "fp8_block"
     assert all(item["parameters"] == read_model(item["name"]).parameters for item in listed[:3])
 
 

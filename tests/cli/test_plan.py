@@ -21,11 +21,22 @@ def test_json_has_the_documented_shape(run: Run) -> None:
     """Key by key, as the command line's manual gives it."""
     plan = run("plan", "nvfp4_rl", "--model", QWEN, "--output-format", "json").json
     head = ["model", "tensors", "parameters", "bytes", "bits_per_weight", "digest"]
-    assert list(plan) == [*head, "formats", "roles", "rules"]
+    assert list(plan) == [*head, "stored", "formats", "roles", "rules"]
+    assert plan["stored"] == {"bf16": {"tensors": 18_867, "parameters": 30_532_122_624}}
     assert all(row.keys() == ROW for row in plan["formats"].values())
     assert all(row.keys() == ROW | {"fraction_outside_mtp"} for row in plan["roles"].values())
     assert all(list(rule) == ["file", "line", "text", "matched", "won", "bytes"] for rule in plan["rules"])
     assert (plan["model"], plan["tensors"], plan["parameters"]) == (QWEN, 18_867, 30_532_122_624)
+
+
+def test_the_precision_that_a_checkpoint_is_stored_in_is_told(run: Run) -> None:
+    """By format, the largest first; in JSON they add up to the model."""
+    plan = run("plan", "bf16", "--model", DEEPSEEK, "--output-format", "json").json
+    for key in ("tensors", "parameters"):
+        assert total(plan["stored"].values(), key) == plan[key]
+    text = run("plan", "bf16", "--model", DEEPSEEK).out
+    assert "\nstored as fp8_block (45,808 tensors), bf16 (316 tensors), fp32 (59 tensors)\n" in text
+    assert "\nstored as bf16\n" in run("plan", "bf16", "--model", QWEN).out
 
 
 def test_formats_and_roles_each_add_up_to_the_model(run: Run) -> None:

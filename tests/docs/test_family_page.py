@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import invalidate_caches
@@ -34,10 +36,12 @@ def forget() -> None:
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelGraph]:
     """The graph of the page's `config.json`, the page's family lying in `precc.graph.families`."""
     folder = tmp_path / "olmoe-1b-7b"
-    folder.mkdir()
+    beside = tmp_path / "families"
+    for place in (folder, beside):
+        place.mkdir()
     for name, text in FILES.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    monkeypatch.setattr(families, "__path__", [*families.__path__, str(folder)])
+        ((beside if name == "olmoe.py" else folder) / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(families, "__path__", [*families.__path__, str(beside)])
     monkeypatch.chdir(folder)
     forget()
     yield read_model("config.json")
@@ -70,10 +74,23 @@ def test_the_parameters_are_those_of_the_models_own_code(model: ModelGraph) -> N
     assert ours == plain
 
 
+def written_index() -> dict[str, dict[str, str]]:
+    """The index of what transformers' own class would save."""
+    script = str(Path(__file__).parents[1] / "graph/meta_models.py")
+    configs = json.dumps({"olmoe": {"model_type": "olmoe", **json.loads(FILES["config.json"])}})
+    done = subprocess.run([sys.executable, script], input=configs, capture_output=True, text=True, check=True)
+    return {"weight_map": dict.fromkeys(json.loads(done.stdout)["olmoe"], "model.safetensors")}
+
+
 def test_the_page_shows_what_the_commands_print(model: ModelGraph, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both commands of the page, in the page's folder."""
+    """All commands of the page, in the page's folder, where the index that transformers would write lies too."""
+    Path("model.safetensors.index.json").write_text(json.dumps(written_index()), encoding="utf-8")
     for shown in [fence.text for fence in fences(PAGE) if fence.language == "text"]:
         command, _, output = shown.partition("\n")
-        main(shlex.split(command.removeprefix("$ "))[1:])
+        program, *arguments = shlex.split(command.removeprefix("$ "))
+        if program == "python":
+            runpy.run_path(arguments[0])
+        else:
+            main(arguments)
         printed = capsys.readouterr()
         assert printed.err + printed.out == output

@@ -64,7 +64,7 @@ def test_a_contract_has_as_many_lines_for_256_experts_as_for_25600(root: Path, c
     assert len({len(contract_to_json(contract)["tensors"]) for contract in contracts}) == 1
 
 
-@pytest.mark.parametrize("target", ["te", "sglang", "converter"])
+@pytest.mark.parametrize("target", ["te", "sglang", "converter", "miles"])
 def test_artifacts_are_as_long_for_256_experts_as_for_25600(root: Path, configs: dict[int, Path], target: str) -> None:
     """No target lists experts one by one: the files differ in digits only, and engines read them as fast."""
     policy = root / "policies/nvfp4_rl.prec"

@@ -43,11 +43,11 @@ def check(binding: Binding) -> Iterator[Diagnostic]:
     """The sides that are asked for."""
     contract, policy = binding.contract, binding.policy
     sides = (
-        ("te", "training", _train(contract), policy.train),
-        ("sglang", "rollout", _rollout(contract), policy.rollout),
+        ("te", "training", train_problems(contract), policy.train),
+        ("sglang", "rollout", rollout_problems(contract), policy.rollout),
     )
     for target, side, problems, lines in sides:
-        for problem in problems if contract.wants(target) else ():
+        for problem in problems if contract.runs(target) else ():
             yield error(
                 CODE,
                 f"this {side} layout cannot be run: {problem.why}",
@@ -62,7 +62,8 @@ def _span(problem: _Problem, lines: tuple[Layout, ...]) -> Span | None:
     return stated[-1].span if stated and stated[-1].value == str(problem.size) else None
 
 
-def _train(contract: Contract) -> Iterator[_Problem]:
+def train_problems(contract: Contract) -> Iterator[_Problem]:
+    """The sizes of a trainer that cannot be."""
     train = contract.train
     yield from _divides("tp", train.tp, "attention heads", _heads(contract))
     yield from _divides("ep", train.ep, "routed experts", contract.model.expert_count or None)
@@ -73,7 +74,8 @@ def _train(contract: Contract) -> Iterator[_Problem]:
         yield _Problem("pp", train.pp, why)
 
 
-def _rollout(contract: Contract) -> Iterator[_Problem]:
+def rollout_problems(contract: Contract) -> Iterator[_Problem]:
+    """The sizes of a rollout server that cannot be."""
     rollout = contract.rollout
     yield from _divides("ep", rollout.ep, "ranks (tp)", rollout.tp)
     yield from _divides("dp", rollout.dp, "ranks (tp)", rollout.tp)

@@ -42,7 +42,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     """Every fused GEMM of every engine that is asked for. Layers, and engines, with the same conflict are one."""
     conflicts: dict[tuple[object, object], tuple[list[str], _Pairs]] = {}
     for target, engine, title in _ENGINES:
-        if contract.wants(target):
+        if contract.runs(target):
             for causes, pairs in _conflicts(contract, engine).items():
                 titles, _ = conflicts.setdefault(causes, ([], pairs))
                 titles.append(title)

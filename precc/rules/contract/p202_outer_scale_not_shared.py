@@ -33,7 +33,7 @@ SEVERITY = Severity.ERROR
 
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """Every GEMM that SGLang fuses along the output axis; the experts' container is no single GEMM."""
-    if not contract.wants("sglang"):
+    if not contract.runs("sglang"):
         return
     torn: list[Entry] = []
     for members in fused_groups(contract, "sglang").values():

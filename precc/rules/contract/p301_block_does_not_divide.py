@@ -23,6 +23,7 @@ from precc.contract import Contract, Entry
 from precc.contract.wording import folded_names
 from precc.diagnostics import Diagnostic, Severity, error
 from precc.formats import FORMATS
+from precc.graph.model import Tensor
 
 CODE = "P301"
 NAME = "block-does-not-divide"
@@ -32,16 +33,35 @@ SEVERITY = Severity.ERROR
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """Every quantized weight; equal shapes under one rule are one finding."""
     found: dict[tuple[object, tuple[int, ...], tuple[int, int]], list[Entry]] = {}
+    rows = _rows_trained_together(contract)
     for entry in contract.quantized():
-        problem = indivisible(entry)
+        problem = indivisible(entry, rows.get(_trained_in(entry.tensor), 0))
         if problem is not None:
             found.setdefault((entry.cause, entry.tensor.shape, problem), []).append(entry)
     for (_, _, problem), entries in found.items():
         yield _finding(entries, problem)
 
 
-def indivisible(entry: Entry) -> tuple[int, int] | None:
-    """The dimension that some block of the decision does not divide, with the block; None if all divide."""
+def _trained_in(tensor: Tensor) -> str:
+    """The one linear layer that a trainer multiplies a weight in with others; empty for none."""
+    return dict(tensor.fused).get("megatron", "") if tensor.experts is None and len(tensor.shape) == 2 else ""
+
+
+def _rows_trained_together(contract: Contract) -> dict[str, int]:
+    """The rows of each fused linear layer, along which a native backward pass contracts."""
+    rows: dict[str, int] = {}
+    for tensor in contract.tensors:
+        name = _trained_in(tensor)
+        if name:
+            rows[name] = rows.get(name, 0) + tensor.shape[0]
+    return rows
+
+
+def indivisible(entry: Entry, fused: int = 0) -> tuple[int, int] | None:
+    """The dimension that some block of the decision does not divide, with the block; None if all divide.
+
+    `fused` are the rows of the linear layer that the trainer multiplies it in, 0 for its own.
+    """
     tensor, decision = entry.tensor, entry.decision
     if not tensor.contracted:
         return None
@@ -51,7 +71,7 @@ def indivisible(entry: Entry) -> tuple[int, int] | None:
     if contracted % wide:
         return contracted, wide
     if decision.backward == "native" and decision.weight.block is not None and decision.weight.block[0] == 1:
-        rows = next((size for axis, size in enumerate(tensor.shape) if axis != tensor.contraction), 1)
+        rows = fused or next((size for axis, size in enumerate(tensor.shape) if axis != tensor.contraction), 1)
         if len(tensor.shape) == 2 and rows % wide:
             return rows, wide
     return None

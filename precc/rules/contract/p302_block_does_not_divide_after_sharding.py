@@ -76,10 +76,10 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
 def _splits(contract: Contract, entry: Entry) -> Iterator[_Split]:
     is_expert = entry.tensor.role is Role.ROUTED_EXPERTS
     possible = _possible(contract)
-    if contract.wants("te") and entry.decision.trains_quantized:
+    if contract.runs("te") and entry.decision.trains_quantized:
         key = "etp" if is_expert else "tp"
         yield _Split("training", key, getattr(contract.train, key), possible)
-    if contract.wants("sglang"):
+    if contract.runs("sglang"):
         rollout = contract.rollout
         if is_expert:
             yield _Split("serving", "tp / ep", rollout.expert_tp, possible)

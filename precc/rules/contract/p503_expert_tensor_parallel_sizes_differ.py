@@ -33,7 +33,7 @@ SEVERITY = Severity.ERROR
 
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """When both sides are asked for, and some experts have per-token scales on both."""
-    if not (contract.wants("te") and contract.wants("sglang")):
+    if not (contract.runs("te") and contract.runs("sglang")):
         return
     train, served = contract.train.etp, contract.rollout
     scoped = [

@@ -37,7 +37,7 @@ TRAINED = frozenset({"fp8", "fp8_block", "mxfp8", "nvfp4"})
 
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """Every served format, once a rule; silent where nothing is trained."""
-    if not contract.wants("te"):
+    if not contract.runs("te"):
         return
     found: dict[tuple[object, object, Decision], list[Entry]] = {}
     for entry in contract.quantized():
