@@ -41,6 +41,7 @@ def test_one_flipped_bit_is_found(written: Conversions, tmp_path: Path, policy: 
     out.flip(name, at)
     assert out.audit().findings == ()
     finding = out.finding(source=out.case.source)
+    assert torch.is_grad_enabled()
     assert finding.code == "P612"
     assert f"{located.file.name}: `{name}`" in finding.message
     assert f"one byte differs, at offset {at:,} of the tensor" in finding.message

@@ -1,4 +1,4 @@
-"""Every ready policy on every family, judged for `te`: each cell of the page is what is computed now."""
+"""Ready policies on every family, judged for `te`: the cells of the page are what is computed now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from proof.agreement import check_cell
 from proof.judges import Judging, judge
-from proof.subjects import Subject, subjects
+from proof.subjects import Subject, chosen
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def judging() -> Iterator[Judging]:
         yield judging
 
 
-@pytest.mark.parametrize("subject", subjects(), ids=str)
+@pytest.mark.parametrize("subject", chosen(), ids=str)
 def test_the_page_says_what_the_engine_says(judging: Judging, subject: Subject) -> None:
     """Agrees, refused or cannot: with the tensors, the code or the engine's own words."""
     check_cell("te", subject, judging)

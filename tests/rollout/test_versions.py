@@ -65,7 +65,7 @@ def test_the_older_engine_runs_what_is_compiled_for_it(older: Asked, subject: Su
     assert found.agree == found.tensors > 0
 
 
-@pytest.mark.parametrize("family", MODELS)
+@pytest.mark.parametrize("family", [family for family in MODELS if not Subject("bf16", family).refusals("sglang")])
 def test_a_compile_that_states_no_version_is_for_the_newest(family: str) -> None:
     """The same files as with the newest stated: a version states no sizes."""
     policy = policies()["bf16"].text

@@ -75,9 +75,9 @@ class Looked:
         return self
 
 
+@torch.no_grad()
 def look(task: Task) -> Looked:
     """This reads and compares the units of a task."""
-    torch.set_grad_enabled(False)
     looked = Looked()
     with Files() as files:
         for unit in task.units:
