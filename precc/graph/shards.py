@@ -36,21 +36,31 @@ def shards_of(folder: Path) -> Sequence[Path]:
 
 
 def check_file(file: Path, folder: Path) -> None:
-    """Whether a path is a file that can be read, of the folder. Nothing is opened. Raises ModelError.
-
-    Opening a named pipe would wait for whoever writes into it.
-    """
-    try:
-        kind = stat.S_IFMT(os.stat(file).st_mode)
-    except FileNotFoundError:
-        what = f"links to {os.readlink(file)}, which is not there" if file.is_symlink() else "is missing"
-        raise ModelError(f"{file} {what}", _FETCH) from None
-    except OSError as problem:
-        raise ModelError(f"{file} cannot be read: {problem.strerror}", _FETCH) from None
-    if kind in KINDS:
-        raise ModelError(f"{file} {KINDS[kind]}", _FETCH)
+    """Whether a path is a file that can be read, of the folder. Raises ModelError."""
+    found = obstacle(file)
+    if found is not None:
+        raise ModelError(f"{file} {found}", _FETCH)
     if file.is_symlink():
         _check_link(file, folder)
+
+
+def obstacle(path: Path) -> str | None:
+    """What keeps a path from being a file, as the end of a sentence; None for nothing.
+
+    Nothing is opened: opening a named pipe waits for whoever writes into it.
+    """
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return f"links to {os.readlink(path)}, which is not there" if path.is_symlink() else "is missing"
+    except OSError as problem:
+        return f"cannot be read: {problem.strerror}"
+    return KINDS.get(kind)
+
+
+def is_beside(file: str) -> bool:
+    """Whether what an index lists is the name of a file in its own folder, as shards are."""
+    return os.path.basename(file) == file and file not in ("", ".", "..")
 
 
 def _check_link(link: Path, folder: Path) -> None:
@@ -76,7 +86,7 @@ def check_index(folder: Path, there: Iterable[str]) -> None:
     if not os.path.lexists(index):
         return
     absent = sorted(_listed(index, folder) - set(there))
-    outside = [name for name in absent if os.path.basename(name) != name or name in ("", ".", "..")]
+    outside = [name for name in absent if not is_beside(name)]
     if outside:
         raise ModelError(
             f"{index} lists `{shorten(outside[0], 100)}`, a path that leaves the folder",

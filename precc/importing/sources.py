@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from precc.diagnostics import Diagnostic, error
+from precc.graph.shards import INDEX
 from precc.importing.reading import Document, Source, Unimportable
 
 CODE = "P901"
@@ -15,7 +16,7 @@ CODE = "P901"
 MAX_BYTES = 64 * 2**20
 """The map of a mixed checkpoint with thousands of experts is some megabytes; nothing that people write is larger."""
 
-NEVER = frozenset({"model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json", "vocab.json"})
+NEVER = frozenset({INDEX, "tokenizer.json", "tokenizer_config.json", "vocab.json"})
 """Files of a checkpoint folder that hold no policy; the first is an index of 45,000 names."""
 
 SUFFIXES = (".json", ".yaml", ".yml", ".args", ".sh", ".txt", ".py")

@@ -12,13 +12,14 @@ from typing import Any
 from precc.diagnostics import Diagnostic, error, warning
 from precc.graph.errors import ModelError
 from precc.graph.headers import Located, open_header
+from precc.graph.shards import INDEX as INDEX_FILE
+from precc.graph.shards import is_beside
 from precc_converter.auditing.faults import INDEX, MISSING_OR_EXTRA, UNREADABLE, Fault, Faults
 from precc_converter.auditing.names import counted
 from precc_converter.conversion.configuration import DIGEST
-from precc_converter.conversion.configuration import INDEX as INDEX_FILE
 from precc_converter.conversion.destination import STATE
 from precc_converter.conversion.findings import NotConverted
-from precc_converter.conversion.objects import BESIDE, FETCH, OUTSIDE, is_beside, shards_listed
+from precc_converter.conversion.objects import BESIDE, FETCH, OUTSIDE, shards_listed
 from precc_converter.conversion.objects import read_object as read
 
 _REBUILD = "write the index anew from the headers: servers that follow it read the wrong file, or none"

@@ -15,7 +15,6 @@ from precc_converter.described import QUANTIZATION, other_model
 from precc_converter.plan import plan_of
 
 CONFIG = "config.json"
-INDEX = "model.safetensors.index.json"
 LEGACY = "hf_quant_config.json"
 DIGEST = "precc_contract"
 _AGAIN = "compile the policy again"

@@ -21,7 +21,8 @@ from pathlib import Path
 from precc.backend import Unsupported
 from precc.contract import Contract, load_contract
 from precc.contract.serial import ContractError
-from precc_converter.conversion.configuration import INDEX, configuration_files, other_files
+from precc.graph.shards import INDEX
+from precc_converter.conversion.configuration import configuration_files, other_files
 from precc_converter.conversion.crew import Crew, processes
 from precc_converter.conversion.destination import STATE, Destination, claimed
 from precc_converter.conversion.findings import DESTINATION, NO_CONFIGURATION, NotConverted, stop

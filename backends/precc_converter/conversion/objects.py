@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Mapping
 from errno import EACCES
 from pathlib import Path
 from typing import Any
 
-from precc.graph.headers import KINDS
+from precc.graph import shards
 from precc_converter.conversion.findings import UNREADABLE, stop
 
 FETCH = "fetch or copy it again"
@@ -20,19 +19,11 @@ BESIDE = "move the shards into the folder, and list them by their names alone"
 
 
 def obstacle(path: Path) -> str | None:
-    """This is what keeps a path from being read as a file, as the end of a sentence; None for nothing.
-
-    Nothing is opened: opening a named pipe waits for whoever writes into it.
-    """
-    try:
-        kind = stat.S_IFMT(os.stat(path).st_mode)
-    except FileNotFoundError:
-        return f"links to {os.readlink(path)}, which is not there" if path.is_symlink() else "is missing"
-    except OSError as problem:
-        return f"cannot be read: {problem.strerror}"
-    if kind in KINDS:
-        return KINDS[kind]
-    return None if os.access(path, os.R_OK) else f"cannot be read: {os.strerror(EACCES)}"
+    """What keeps this user from reading a path as a file, as the end of a sentence; None for nothing."""
+    found = shards.obstacle(path)
+    if found is not None or os.access(path, os.R_OK):
+        return found
+    return f"cannot be read: {os.strerror(EACCES)}"
 
 
 def read_object(path: Path, help: str = FETCH) -> Mapping[str, Any]:
@@ -65,8 +56,3 @@ def shards_listed(index: Path) -> Mapping[str, str]:
     if not isinstance(files, Mapping) or not all(isinstance(file, str) for file in files.values()):
         raise stop(UNREADABLE, f"{index} is no index: it has no `weight_map` from names to files", FETCH)
     return files
-
-
-def is_beside(file: str) -> bool:
-    """Whether what an index lists is the name of a file in its own folder, as shards are."""
-    return os.path.basename(file) == file and file not in ("", ".", "..")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from precc.graph.errors import ModelError, nearest, or_list, shorten
 from precc.graph.headers import Located, locate_tensors
+from precc.graph.shards import INDEX as INDEX_FILE
+from precc.graph.shards import is_beside
 from precc_converter.conversion.findings import (
     INDEX,
     MISSING_OR_EXTRA,
@@ -18,11 +20,10 @@ from precc_converter.conversion.findings import (
     counted,
     stop,
 )
-from precc_converter.conversion.objects import BESIDE, OUTSIDE, is_beside, obstacle, shards_listed
+from precc_converter.conversion.objects import BESIDE, OUTSIDE, obstacle, shards_listed
 from precc_converter.conversion.units import Unit
 from precc_converter.written import StoredTensor
 
-INDEX_FILE = "model.safetensors.index.json"
 SCALE_DTYPES = ("F32", "BF16", "F8_E8M0")
 """What block scales are stored in; each is exact in the FP32 that is written."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from precc_miles.reading.malformed import malformed
+from precc.backend import malformed
 
 
 @dataclass(frozen=True, slots=True)

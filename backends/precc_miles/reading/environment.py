@@ -6,11 +6,10 @@ import json
 import re
 from typing import Any
 
-from precc.backend import named_contract
+from precc.backend import check_digest, malformed, named_contract
 from precc_miles.emission import ENV_JSON, ENV_SHELL
 from precc_miles.environment import MODELLED, VARIABLES, WORDS
 from precc_miles.profile import ENGINES
-from precc_miles.reading.malformed import check_digest, malformed
 from precc_miles.server_arguments import DRAFT
 
 _LINE = re.compile(r"(?:export (?P<set>\w+)=(?P<value>\S*)|unset (?P<unset>\w+))")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from precc.backend import Reading
+from precc.backend import Reading, malformed, text_of
 from precc.contract import Contract
 from precc_miles.choosing import is_interleaved
 from precc_miles.converter import Conversion
@@ -14,7 +14,6 @@ from precc_miles.exporter import Export
 from precc_miles.forms import FORMS, TOOLS, Form
 from precc_miles.reading.arguments import Arguments, Grammar, parse
 from precc_miles.reading.environment import read_environment
-from precc_miles.reading.malformed import malformed, text_of
 from precc_miles.reading.recipes import read_recipes
 from precc_miles.server_arguments import CACHES, PREFIX, shared_apart
 from precc_miles.stages import Run

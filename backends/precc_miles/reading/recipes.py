@@ -9,10 +9,9 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from precc.backend import named_contract
+from precc.backend import check_digest, malformed, named_contract
 from precc_miles.emission import INLINE, RECIPES, TRAIN
 from precc_miles.forms import FORMS
-from precc_miles.reading.malformed import check_digest, malformed
 from precc_miles.trainer import Matcher, Recipe
 
 _TYPE = ("transformer_engine_config_type", "TEQuantizationParams")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from precc.backend import malformed
 from precc_te.emission import ARGUMENTS
 from precc_te.precision import Recipe
-from precc_te.reading.malformed import malformed
 
 _SWITCHES = ("--bf16", "--first-last-layers-bf16")
 _DEFAULTS: dict[str, str | None] = {

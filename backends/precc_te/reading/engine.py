@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from precc.backend import Reading, Unsupported, named_contract
+from precc.backend import Reading, Unsupported, check_digest, malformed, named_contract, text_of
 from precc.contract import Contract
 from precc_te import factories
 from precc_te.emission import ARGUMENTS, ENV_SHELL
@@ -16,7 +16,6 @@ from precc_te.precision import Recipe as Mode
 from precc_te.reading.arguments import Arguments, read_arguments
 from precc_te.reading.environment import read_environment
 from precc_te.reading.layout import Ranks, ranks_of
-from precc_te.reading.malformed import check_digest, malformed, text_of
 from precc_te.reading.numbers import representatives
 from precc_te.reading.recipes import Recipe, RecipeFile, read_recipes
 from precc_te.rules.p504_inherited_recipe import inherits

@@ -12,12 +12,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from precc.backend import named_contract
+from precc.backend import check_digest, malformed, named_contract, text_of
 from precc_te.emission import ENV_JSON, ENV_SHELL
 from precc_te.environment import OTHER_VARIABLES, VARIABLES
 from precc_te.forbidden import forbidden_arguments
 from precc_te.precision import Recipe
-from precc_te.reading.malformed import check_digest, malformed, text_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from precc_te.reading.malformed import malformed
+from precc.backend import malformed
 from precc_te.versions import Engine
 
 TYPE_KEY = "transformer_engine_config_type"

@@ -1,11 +1,9 @@
 """Gemma 3 beside a SigLIP tower: the decoder of `gemma3_text` below `language_model.model`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from precc.graph.families import fields, gemma3_text, rows
-from precc.graph.families.table import Block, Facts, Family, Row
-from precc.syntax.words import Role
+from precc.graph.families.table import Facts, Family, Row
 
 _TOWER = (
     *(
@@ -26,31 +24,17 @@ _SIZES: Mapping[str, Callable[[Facts], int]] = {
 }
 
 
-def _linear(name: str, output: str, input: str, part: str) -> tuple[Row, ...]:
-    weight = Row(f"{name}.weight", (output, input), None, part, contracted=(1,))
-    return weight, rows.bias(weight, "")
-
-
-def _norm(name: str) -> tuple[Row, ...]:
-    weight = rows.norm(name, "vision")
-    return weight, replace(weight, name=f"{name}.bias", part="bias")
-
-
-def _tower(prefix: str, *table: Row, over: str = "") -> Block:
-    return Block(prefix, table, over=over, outer=Role.VISION, outer_depth=1)
-
-
 _PATCHES = Row(
     "embeddings.patch_embedding.weight", ("vision", "colours", "patch", "patch"), None, "conv", protected=True
 )
 _POSITIONS = Row("embeddings.position_embedding.weight", ("positions", "vision"), None, "positions", protected=True)
 _BLOCK = (
-    *_norm("layer_norm1"),
-    *_norm("layer_norm2"),
-    *(row for part in "qkv" for row in _linear(f"self_attn.{part}_proj", "vision", "vision", part)),
-    *_linear("self_attn.out_proj", "vision", "vision", "o"),
-    *_linear("mlp.fc1", "vision_mlp", "vision", "up"),
-    *_linear("mlp.fc2", "vision", "vision_mlp", "down"),
+    *rows.tower_norm("layer_norm1"),
+    *rows.tower_norm("layer_norm2"),
+    *(row for part in "qkv" for row in rows.tower_linear(f"self_attn.{part}_proj", "vision", "vision", part)),
+    *rows.tower_linear("self_attn.out_proj", "vision", "vision", "o"),
+    *rows.tower_linear("mlp.fc1", "vision_mlp", "vision", "up"),
+    *rows.tower_linear("mlp.fc2", "vision", "vision_mlp", "down"),
 )
 _PROJECTION = Row("mm_input_projection_weight", ("vision", "hidden"), None, "fc", contracted=(0,), protected=True)
 
@@ -65,10 +49,10 @@ FAMILY = Family(
         root="language_model.model",
         head="language_model",
         more=(
-            _tower("vision_tower.vision_model", _PATCHES, rows.bias(_PATCHES, ""), _POSITIONS),
-            _tower("vision_tower.vision_model.encoder.layers.{l}", *_BLOCK, over="vision_num_hidden_layers"),
-            _tower("vision_tower.vision_model", *_norm("post_layernorm")),
-            _tower("multi_modal_projector", _PROJECTION, rows.norm("mm_soft_emb_norm", "vision")),
+            rows.tower("vision_tower.vision_model", _PATCHES, rows.bias(_PATCHES, ""), _POSITIONS),
+            rows.tower("vision_tower.vision_model.encoder.layers.{l}", *_BLOCK, over="vision_num_hidden_layers"),
+            rows.tower("vision_tower.vision_model", *rows.tower_norm("post_layernorm")),
+            rows.tower("multi_modal_projector", _PROJECTION, rows.norm("mm_soft_emb_norm", "vision")),
         ),
     ),
     derive=gemma3_text.derive,

@@ -6,11 +6,9 @@ The tower's fields begin with `vt_`; SGLang 0.5.23 reads them without, and then 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from precc.graph.families import deepseek_v3, fields, rows
-from precc.graph.families.table import Block, Facts, Family, Row
-from precc.syntax.words import Role
+from precc.graph.families.table import Facts, Family, Row
 
 _SECTION = "vision_config"
 _TWICE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
@@ -65,41 +63,27 @@ def _small(facts: Facts) -> Facts:
 # --- the tower ---------------------------------------------------------------------------------------
 
 
-def _linear(name: str, output: str, input: str, part: str) -> tuple[Row, ...]:
-    weight = Row(f"{name}.weight", (output, input), None, part, contracted=(1,))
-    return weight, rows.bias(weight, "")
-
-
-def _norm(name: str) -> tuple[Row, ...]:
-    weight = rows.norm(name, "vision")
-    return weight, replace(weight, name=f"{name}.bias", part="bias")
-
-
-def _block(prefix: str, table: tuple[Row, ...], over: str = "") -> Block:
-    return Block(prefix, table, over=over, outer=Role.VISION, outer_depth=1)
-
-
 _PATCHES = Row("proj.weight", ("vision", "three", "patch", "patch"), None, "conv", protected=True)
 _POSITIONS = Row("pos_emb.weight", ("vision_height", "vision_width", "vision"), None, "positions", protected=True)
 _LAYER = (
-    *_norm("norm0"),
-    *_norm("norm1"),
-    *_linear("wqkv", "3*vision", "vision", "qkv"),
-    *_linear("wo", "vision", "vision", "o"),
-    *_linear("mlp.fc0", "vision_mlp", "vision", "up"),
-    *_linear("mlp.fc1", "vision", "vision_mlp", "down"),
+    *rows.tower_norm("norm0"),
+    *rows.tower_norm("norm1"),
+    *rows.tower_linear("wqkv", "3*vision", "vision", "qkv"),
+    *rows.tower_linear("wo", "vision", "vision", "o"),
+    *rows.tower_linear("mlp.fc0", "vision_mlp", "vision", "up"),
+    *rows.tower_linear("mlp.fc1", "vision", "vision_mlp", "down"),
 )
 _PROJECTOR = (
-    *_norm("pre_norm"),
-    *_linear("proj.0", "vision_merged", "vision_merged", "up"),
-    *_linear("proj.2", "vision_out", "vision_merged", "down"),
+    *rows.tower_norm("pre_norm"),
+    *rows.tower_linear("proj.0", "vision_merged", "vision_merged", "up"),
+    *rows.tower_linear("proj.2", "vision_out", "vision_merged", "down"),
 )
 
 _TOWER = (
-    _block("vision_tower.patch_embed", (_PATCHES, rows.bias(_PATCHES, ""), _POSITIONS)),
-    _block("vision_tower.encoder.blocks.{l}", _LAYER, over="vision_num_hidden_layers"),
-    _block("vision_tower.encoder", _norm("final_layernorm")),
-    _block("mm_projector", _PROJECTOR),
+    rows.tower("vision_tower.patch_embed", _PATCHES, rows.bias(_PATCHES, ""), _POSITIONS),
+    rows.tower("vision_tower.encoder.blocks.{l}", *_LAYER, over="vision_num_hidden_layers"),
+    rows.tower("vision_tower.encoder", *rows.tower_norm("final_layernorm")),
+    rows.tower("mm_projector", *_PROJECTOR),
 )
 
 FAMILY = Family(

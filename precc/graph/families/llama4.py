@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from precc.graph.errors import FieldError
 from precc.graph.families import fields, rows
-from precc.graph.families.table import Block, Facts, Family, Row
+from precc.graph.families.table import Facts, Family, Row
 from precc.syntax.words import Role
 
 _TOWER = (
@@ -57,37 +57,24 @@ def _small(facts: Facts) -> Facts:
     }
 
 
-def _linear(name: str, output: str, input: str, part: str) -> tuple[Row, ...]:
-    weight = Row(f"{name}.weight", (output, input), None, part, contracted=(1,))
-    return weight, rows.bias(weight, "")
-
-
-def _norm(name: str) -> tuple[Row, ...]:
-    weight = rows.norm(name, "vision")
-    return weight, replace(weight, name=f"{name}.bias", part="bias")
-
-
-def _tower(prefix: str, *table: Row, over: str = "") -> Block:
-    return Block(prefix, table, over=over, outer=Role.VISION, outer_depth=1)
-
-
 _PARAMETERS = (
     Row("class_embedding", ("vision",), None, "class", protected=True),
     Row("positional_embedding_vlm", ("positions", "vision"), None, "positions", protected=True),
 )
-_PATCHES, _ = _linear("patch_embedding.linear", "vision", "patch", "conv")
+_PATCHES, _ = rows.tower_linear("patch_embedding.linear", "vision", "patch", "conv")
 _ADAPTER = (
-    _linear("vision_adapter.mlp.fc1", "vision_in", "vision_mlp", "up")[0],
-    _linear("vision_adapter.mlp.fc2", "vision_out", "vision_out", "down")[0],
+    rows.tower_linear("vision_adapter.mlp.fc1", "vision_in", "vision_mlp", "up")[0],
+    rows.tower_linear("vision_adapter.mlp.fc2", "vision_out", "vision_out", "down")[0],
 )
 _BLOCK = (
-    *(row for part in "qkvo" for row in _linear(f"self_attn.{part}_proj", "vision", "vision", part)),
-    *_linear("mlp.fc1", "vision_mlp", "vision", "up"),
-    *_linear("mlp.fc2", "vision", "vision_mlp", "down"),
-    *_norm("input_layernorm"),
-    *_norm("post_attention_layernorm"),
+    *(row for part in "qkvo" for row in rows.tower_linear(f"self_attn.{part}_proj", "vision", "vision", part)),
+    *rows.tower_linear("mlp.fc1", "vision_mlp", "vision", "up"),
+    *rows.tower_linear("mlp.fc2", "vision", "vision_mlp", "down"),
+    *rows.tower_norm("input_layernorm"),
+    *rows.tower_norm("post_attention_layernorm"),
 )
-_PROJECTOR, _ = _linear("linear_1", "hidden", "vision_seen", "fc")
+_NORMS = (*rows.tower_norm("layernorm_pre"), *rows.tower_norm("layernorm_post"))
+_PROJECTOR, _ = rows.tower_linear("linear_1", "hidden", "vision_seen", "fc")
 
 FAMILY = Family(
     name="llama4",
@@ -116,10 +103,16 @@ FAMILY = Family(
         root="language_model.model",
         head="language_model",
         more=(
-            _tower("vision_model", *_PARAMETERS, _PATCHES, *_norm("layernorm_pre"), *_norm("layernorm_post")),
-            _tower("vision_model.model.layers.{l}", *_BLOCK, over="vision_num_hidden_layers"),
-            _tower("vision_model", *_ADAPTER),
-            _tower("multi_modal_projector", _PROJECTOR),
+            rows.tower(
+                "vision_model",
+                *_PARAMETERS,
+                _PATCHES,
+                *rows.tower_norm("layernorm_pre"),
+                *rows.tower_norm("layernorm_post"),
+            ),
+            rows.tower("vision_model.model.layers.{l}", *_BLOCK, over="vision_num_hidden_layers"),
+            rows.tower("vision_model", *_ADAPTER),
+            rows.tower("multi_modal_projector", _PROJECTOR),
         ),
     ),
     derive=_derive,

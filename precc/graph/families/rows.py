@@ -327,6 +327,26 @@ SHARED_EXPERTS = gated_mlp(
 )
 
 
+# --- towers ------------------------------------------------------------------------------------------
+
+
+def tower_linear(name: str, output: str, input: str, part: str) -> tuple[Row, ...]:
+    """A linear layer with a bias, as a tower has it: none of the decoder's roles."""
+    weight = Row(f"{name}.weight", (output, input), None, part, contracted=_LINEAR)
+    return weight, bias(weight, "")
+
+
+def tower_norm(name: str, size: str = "vision") -> tuple[Row, ...]:
+    """A layer norm with a bias."""
+    weight = norm(name, size)
+    return weight, replace(weight, name=f"{name}.bias", part="bias")
+
+
+def tower(prefix: str, *table: Row, over: str = "", depth: int = 1) -> Block:
+    """A block of a vision tower, whose root is the first `depth` components."""
+    return Block(prefix, table, over=over, outer=Role.VISION, outer_depth=depth)
+
+
 # --- multi-token prediction --------------------------------------------------------------------------
 
 MTP = (

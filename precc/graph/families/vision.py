@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from precc.graph.errors import FieldError
 from precc.graph.families import fields, rows
 from precc.graph.families.table import Block, Facts, Row
-from precc.syntax.words import Role
 
 ROOT = "model.visual"
 
@@ -53,21 +51,11 @@ def small(facts: Facts) -> Facts:
     return {"vision_out_hidden_size": facts["hidden_size"], "vision_num_heads": 2}
 
 
-def _linear(name: str, output: str, input: str, part: str) -> tuple[Row, ...]:
-    weight = Row(f"{name}.weight", (output, input), None, part, contracted=(1,))
-    return weight, rows.bias(weight, "")
-
-
-def _norm(name: str, size: str) -> tuple[Row, ...]:
-    weight = rows.norm(name, size)
-    return weight, replace(weight, name=f"{name}.bias", part="bias")
-
-
 def _merger(norm: str) -> tuple[Row, ...]:
     return (
-        *_norm("norm", norm),
-        *_linear("linear_fc1", "vision_merged", "vision_merged", "up"),
-        *_linear("linear_fc2", "vision_out", "vision_merged", "down"),
+        *rows.tower_norm("norm", norm),
+        *rows.tower_linear("linear_fc1", "vision_merged", "vision_merged", "up"),
+        *rows.tower_linear("linear_fc2", "vision_out", "vision_merged", "down"),
     )
 
 
@@ -80,18 +68,18 @@ _PATCHES = Row(
 )
 _POSITIONS = Row("pos_embed.weight", ("vision_positions", "vision"), None, "positions", protected=True)
 _BLOCK = (
-    *_norm("norm1", "vision"),
-    *_norm("norm2", "vision"),
-    *_linear("attn.qkv", "3*vision", "vision", "qkv"),
-    *_linear("attn.proj", "vision", "vision", "o"),
-    *_linear("mlp.linear_fc1", "vision_mlp", "vision", "up"),
-    *_linear("mlp.linear_fc2", "vision", "vision_mlp", "down"),
+    *rows.tower_norm("norm1", "vision"),
+    *rows.tower_norm("norm2", "vision"),
+    *rows.tower_linear("attn.qkv", "3*vision", "vision", "qkv"),
+    *rows.tower_linear("attn.proj", "vision", "vision", "o"),
+    *rows.tower_linear("mlp.linear_fc1", "vision_mlp", "vision", "up"),
+    *rows.tower_linear("mlp.linear_fc2", "vision", "vision_mlp", "down"),
 )
 
 
 def _block(below: str, table: tuple[Row, ...], over: str = "") -> Block:
     prefix = f"{ROOT}.{below}" if below else ROOT
-    return Block(prefix, table, over=over, outer=Role.VISION, outer_depth=2)
+    return rows.tower(prefix, *table, over=over, depth=2)
 
 
 TOWER = (
