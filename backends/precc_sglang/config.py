@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,11 @@ from precc.contract import Contract
 from precc.diagnostics import error
 from precc.graph.model import natural
 from precc_sglang.cover import DOTTED, MODELOPT, REGEX, Grammar, Inexpressible, cover
-from precc_sglang.families import FP8_BLOCK, FP8_CHANNEL, INT4, UNQUANTIZED, Family
-from precc_sglang.methods import MIXED, NONE, Choice, quantized_families
-from precc_sglang.names import Kind
+from precc_sglang.families import FP8_BLOCK, FP8_CHANNEL, INT4, UNQUANTIZED, Family, is_w4a4
+from precc_sglang.methods import HYBRID, MIXED, NONE, Choice, quantized_families
+from precc_sglang.names import Kind, Module
 from precc_sglang.refusal import engine
+from precc_sglang.server import block_scales
 
 DIGEST_KEY = "precc_contract"
 
@@ -30,7 +32,7 @@ def quantization_config(contract: Contract, choice: Choice) -> Config | None:
 
 def legacy_config(config: Config | None) -> Config | None:
     """This is `hf_quant_config.json` for the same decisions; None for the methods that have no such file."""
-    if config is None or "quant_algo" not in config:
+    if config is None or "quant_algo" not in config or NVFP4_KEY in config:
         return None
     keys = ("quant_algo", "kv_cache_quant_algo", "group_size", "quantized_layers")
     section = {key: config[key] for key in keys if key in config}
@@ -48,7 +50,7 @@ def legacy_config(config: Config | None) -> Config | None:
 def _fp8(contract: Contract, choice: Choice) -> Config:
     families = quantized_families(contract.entries)
     block = FP8_BLOCK in families
-    pow2 = not block or {e.decision.weight.scale for e in contract.quantized()} == {"pow2"}
+    pow2 = not block or block_scales(contract) == ["pow2"]
     return {
         "quant_method": choice.method.quant_method,
         "fmt": "e4m3",
@@ -57,6 +59,27 @@ def _fp8(contract: Contract, choice: Choice) -> Config:
         **({"scale_fmt": "ue8m0"} if pow2 else {}),
         "modules_to_not_convert": _exclusions(contract, choice, DOTTED),
         "kv_cache_quant_algo": _cache_algo(contract),
+        **(_experts(contract, choice) if choice.built.fp8_beside_fp4 else {}),
+    }
+
+
+EXPERTS_KEY, NVFP4_KEY = "routed_experts_quant_method", "moe_quant_algo"
+"""What a class that may have experts in four bits beside FP8 is told of them: MXFP4 or not, NVFP4."""
+
+
+def _experts(contract: Contract, choice: Choice) -> Config:
+    """What the routed experts are in: the first key keeps SGLang from guessing it, the others ask for NVFP4."""
+    if choice.method != HYBRID:
+        return {EXPERTS_KEY: "fp8"}
+    modules = [(module, family) for module, family in choice.families() if module.kind is Kind.EXPERTS]
+    kept = [module for module, family in modules if is_w4a4(family)]
+    out = [module for module, family in modules if not is_w4a4(family)]
+    return {
+        EXPERTS_KEY: "fp8",
+        "quant_algo": HYBRID.quant_algo,
+        NVFP4_KEY: "NVFP4",
+        "group_size": GROUP_SIZES["NVFP4"],
+        "ignore": _covered(contract, choice, out, kept, MODELOPT),
     }
 
 
@@ -92,6 +115,15 @@ GROUP_SIZES = {"MXFP8": 32, "FP8_PB_WO": 128, "NVFP4": 16, "W4A16_NVFP4": 16}
 def _algorithm(family: Family) -> Config:
     algo = family.algo or ""
     return {"quant_algo": algo, **({"group_size": GROUP_SIZES[algo]} if algo in GROUP_SIZES else {})}
+
+
+def _mxfp4(contract: Contract, choice: Choice) -> Config:
+    """SGLang reads no list here; for others its entries are patterns that a name begins with."""
+    names = {name for module, family in choice.families() if family is UNQUANTIZED for name in module.shards}
+    return {
+        "quant_method": choice.method.quant_method,
+        "modules_to_not_convert": sorted({re.sub(r"\.\d+\.", ".*.", name) for name in names}),
+    }
 
 
 def _compressed(contract: Contract, choice: Choice) -> Config:
@@ -145,6 +177,7 @@ _BUILDERS: dict[str, Callable[[Contract, Choice], Config]] = {
     "modelopt_fp4": _modelopt,
     "modelopt_mixed": _mixed,
     "compressed-tensors": _compressed,
+    "mxfp4": _mxfp4,
 }
 
 
@@ -164,6 +197,16 @@ def _exclusions(contract: Contract, choice: Choice, grammar: Grammar) -> list[st
     kept = [module for module, family in named if family is not UNQUANTIZED]
     if choice.built.drops_nvfp4_draft and choice.method.argument == "modelopt_fp4":
         out = [module for module in out if not module.draft or module.kind is Kind.HEAD]
+    if choice.built.draft_head and choice.method.argument in HEADS_ASK:
+        out.append(Module(choice.built.draft_head, Kind.HEAD, (choice.built.draft_head,), draft=True))
+    return _covered(contract, choice, out, kept, grammar)
+
+
+HEADS_ASK = ("modelopt_fp8", "modelopt_fp4")
+"""The methods that quantize an LM head which is not listed."""
+
+
+def _covered(contract: Contract, choice: Choice, out: list[Module], kept: list[Module], grammar: Grammar) -> list[str]:
     try:
         return cover(out, kept, grammar)
     except Inexpressible as missed:

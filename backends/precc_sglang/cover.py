@@ -18,11 +18,15 @@ from precc_sglang.names import Kind, Module
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """How a list matches: the names that a module is known by, the runs that reach one of them, the spelling."""
+    """How a list matches: the names that a module is known by, the runs that reach one of them, the spelling.
+
+    `beyond` are runs that reach a name too, and that no list is to say for it.
+    """
 
     names: Callable[[Module], Sequence[str]]
     runs: Callable[[Module, str], Iterator[str]]
     spell: Callable[[str], str]
+    beyond: Callable[[str], Iterator[str]] = lambda name: iter(())
 
 
 class Inexpressible(Exception):
@@ -33,16 +37,21 @@ class Inexpressible(Exception):
         self.module = module
 
 
+INNER = "language_model."
+"""What some classes take off the front of an entry, which then stands for what is left of it, too."""
+
+
 def cover(out: Iterable[Module], kept: Iterable[Module], grammar: Grammar) -> list[str]:
     """This is the list for `out`, in natural order. Raises Inexpressible."""
-    forbidden = {run for module in kept for name in grammar.names(module) for run in grammar.runs(module, name)}
+    kept_names = [(module, name) for module in kept for name in grammar.names(module)]
+    forbidden = {run for module, name in kept_names for run in (*grammar.runs(module, name), *grammar.beyond(name))}
     reach: dict[str, set[tuple[str, str]]] = {}
     wanted: dict[tuple[str, str], Module] = {}
     for module in out:
         for name in grammar.names(module):
             wanted[(module.prefix, name)] = module
             for run in grammar.runs(module, name):
-                if run not in forbidden:
+                if run not in forbidden and run.removeprefix(INNER) not in forbidden:
                     reach.setdefault(run, set()).add((module.prefix, name))
     chosen = _greedy(reach, set(wanted))
     missed = next((module for key, module in wanted.items() if not any(key in reach[run] for run in chosen)), None)
@@ -112,7 +121,14 @@ def _spell_dotted(run: str) -> str:
     return f"model.{run}" if run.split(".")[0] in DECODER else run
 
 
-DOTTED = Grammar(_shards, _dotted_runs, _spell_dotted)
+def _layers_within(name: str) -> Iterator[str]:
+    """The runs that begin with `layers` in the middle of a name: an entry for layer 0 reaches `mtp.layers.0` too."""
+    parts = name.removeprefix("model.").split(".")
+    start = next((at for at, part in enumerate(parts) if at and part in DECODER), len(parts))
+    yield from (".".join(parts[start:stop]) for stop in range(start + 2, len(parts) + 1))
+
+
+DOTTED = Grammar(_shards, _dotted_runs, _spell_dotted, _layers_within)
 """`modules_to_not_convert` of FP8 and MXFP8: no globs."""
 
 

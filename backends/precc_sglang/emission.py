@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from precc.backend import Artifact, Unsupported
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic, error
+from precc_sglang.classes import CLASSES
 from precc_sglang.config import legacy_config, quantization_config
 from precc_sglang.environment import environment, environment_text, shell_text
 from precc_sglang.methods import Choice, choice_of
-from precc_sglang.names import CLASSES
 from precc_sglang.paths import CONFIG_PATH, ENVIRONMENT_PATH, LEGACY_PATH, SERVER_PATH, SHELL_PATH
 from precc_sglang.refusal import engine
 from precc_sglang.server import server_text

@@ -39,6 +39,7 @@ FP8_TENSOR = Family(
     "FP8 with static per-tensor scales",
     ("weight F8_E4M3", "weight_scale F32", "input_scale F32"),
     algo="FP8",
+    head=True,
     capability=89,
 )
 FP8_CHANNEL = Family(
@@ -61,9 +62,11 @@ NVFP4_STATIC = Family(
     "NVFP4 with static input scales",
     (*_NVFP4_WEIGHT, "input_scale F32"),
     algo="NVFP4",
+    head=True,
     capability=BLACKWELL,
 )
 NVFP4_WEIGHTS = Family("nvfp4_weights", "weight-only NVFP4", _NVFP4_WEIGHT, algo="W4A16_NVFP4", head=True)
+MXFP4_WEIGHTS = Family("mxfp4_weights", "weight-only MXFP4", ("weight U8", "weight_scale U8"), linear=False)
 INT4 = Family("int4", "weight-only INT4", ("weight_packed I32", "weight_scale BF16", "weight_shape I64"))
 
 INT4_GROUPS = (32, 128)
@@ -86,6 +89,7 @@ _BY_DECISION: dict[tuple[str, str | None, str, str | None, bool], Family] = {
     ("nvfp4", "per_tensor", "nvfp4", "per_token", False): NVFP4_TOKEN,
     ("nvfp4", "per_tensor", "nvfp4", "per_tensor", True): NVFP4_STATIC,
     ("nvfp4", "per_tensor", "bf16", None, False): NVFP4_WEIGHTS,
+    ("mxfp4", None, "bf16", None, False): MXFP4_WEIGHTS,
     ("int4", None, "bf16", None, False): INT4,
 }
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from precc_sglang.names import Packed
+from precc_sglang.classes import Packed
 
 FALLBACK: Packed = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 """The fused modules that the dotted grammar knows without being told."""

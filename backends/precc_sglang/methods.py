@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from precc.contract import Contract, Entry
+from precc.syntax.words import Role
+from precc_sglang.classes import ModelClass
 from precc_sglang.families import (
     FP8_BLOCK,
     FP8_CHANNEL,
     FP8_TENSOR,
     INT4,
+    MXFP4_WEIGHTS,
     MXFP8,
     NVFP4_STATIC,
     NVFP4_TOKEN,
@@ -21,7 +24,7 @@ from precc_sglang.families import (
     family_of,
     mixable,
 )
-from precc_sglang.names import Kind, ModelClass, Module, class_of, module_of
+from precc_sglang.names import Kind, Module, class_of, module_of
 from precc_sglang.versions import Release, release_of
 
 
@@ -38,6 +41,9 @@ NONE = Method("", "")
 MIXED = Method("modelopt_mixed", "modelopt_mixed", "MIXED_PRECISION")
 """Named outright: detection takes a mix without NVFP4 for `w4afp8`."""
 
+HYBRID = Method("fp8", "fp8", "MIXED_PRECISION")
+"""Block FP8 with NVFP4 experts, as DeepSeek-V4 needs it: some of its weights are in FP8 under `fp8` alone."""
+
 ALONE: dict[str, Method] = {
     MXFP8.name: Method("mxfp8", "mxfp8"),
     FP8_BLOCK.name: Method("fp8", "fp8"),
@@ -47,6 +53,7 @@ ALONE: dict[str, Method] = {
     NVFP4_STATIC.name: Method("modelopt_fp4", "modelopt", "NVFP4"),
     NVFP4_WEIGHTS.name: Method("modelopt_fp4", "modelopt", "W4A16_NVFP4"),
     INT4.name: Method("compressed-tensors", "compressed-tensors"),
+    MXFP4_WEIGHTS.name: Method("mxfp4", "mxfp4"),
 }
 """The method when one family stands beside unquantized tensors only; a mix of one, where a version lacks it."""
 
@@ -68,6 +75,10 @@ def quantized_families(entries: Iterable[Entry]) -> frozenset[Family]:
     return frozenset(family for family in found if family is not None and family is not UNQUANTIZED)
 
 
+GATED = frozenset({"gate", "gate_up"})
+"""The parts of tensors that only experts with a gate have."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """A contract as SGLang will build it: the method, the model class, and each module with its entries."""
@@ -75,6 +86,10 @@ class Choice:
     method: Method
     built: ModelClass
     modules: dict[Module, list[Entry]]
+
+    def is_gated(self, module: Module) -> bool:
+        """Whether an expert layer's experts have a gate beside up and down."""
+        return any(entry.tensor.part in GATED for entry in self.modules[module])
 
     def families(self) -> Iterator[tuple[Module, Family]]:
         """Each module with the family of its first entry (rules make sure that the others agree)."""
@@ -88,6 +103,21 @@ class Choice:
                 yield from ((module, entry, family_of(entry.decision)) for entry in entries)
 
 
+def _are_nvfp4_experts(contract: Contract) -> bool:
+    """Whether all is in block FP8 but experts, which are in NVFP4 with one kind of inputs."""
+    families = quantized_families(contract.entries)
+    four_bits = families - {FP8_BLOCK}
+    return (
+        len(four_bits) == 1
+        and four_bits <= {NVFP4_STATIC, NVFP4_TOKEN}
+        and all(
+            entry.tensor.role is Role.ROUTED_EXPERTS
+            for entry in contract.quantized()
+            if family_of(entry.decision) in four_bits
+        )
+    )
+
+
 @lru_cache(maxsize=1)
 def choice_of(contract: Contract) -> Choice | None:
     """How SGLang builds a contract's model; None for an unknown architecture.
@@ -98,6 +128,8 @@ def choice_of(contract: Contract) -> Choice | None:
     built = class_of(contract.model, method.argument)
     if built is None:
         return None
+    if method is MIXED and built.fp8_beside_fp4 and _are_nvfp4_experts(contract):
+        method, built = HYBRID, class_of(contract.model, HYBRID.argument) or built
     modules: dict[Module, list[Entry]] = {}
     for entry in contract.entries:
         module = module_of(entry.tensor, built)

@@ -11,6 +11,7 @@ from precc_sglang.families import (
     FP8_CHANNEL,
     FP8_TENSOR,
     INT4,
+    MXFP4_WEIGHTS,
     MXFP8,
     NVFP4_STATIC,
     NVFP4_TOKEN,
@@ -32,6 +33,7 @@ SCALING: dict[str, str] = {
     NVFP4_STATIC.name: f"static, {EXACT}",
     NVFP4_WEIGHTS.name: "bf16",
     INT4.name: "bf16",
+    MXFP4_WEIGHTS.name: "bf16",
 }
 """How the inputs of each family are scaled; block FP8 depends on the scale's type."""
 

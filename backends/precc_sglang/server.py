@@ -10,6 +10,7 @@ from precc.syntax.words import Role
 from precc_sglang.families import (
     FP8_BLOCK,
     INT4,
+    MXFP4_WEIGHTS,
     MXFP8,
     NVFP4_STATIC,
     NVFP4_TOKEN,
@@ -17,7 +18,7 @@ from precc_sglang.families import (
     Family,
     family_of,
 )
-from precc_sglang.methods import NONE, Choice
+from precc_sglang.methods import HYBRID, NONE, Choice
 from precc_sglang.names import Kind
 from precc_sglang.versions import is_blackwell, release_of
 
@@ -31,6 +32,7 @@ RUNNERS: dict[str, tuple[str, ...]] = {
     MXFP8.name: TRTLLM,
     NVFP4_WEIGHTS.name: ("marlin",),
     INT4.name: ("marlin", "triton"),
+    MXFP4_WEIGHTS.name: ("triton_kernel", "marlin"),
 }
 """The expert backends that run a family as decided, the preferred first; any will do for a family that is not here."""
 
@@ -47,12 +49,15 @@ Argument = tuple[str, str | int | bool]
 def arguments(contract: Contract, choice: Choice) -> Iterator[Argument]:
     """The arguments for `--config`, by their long names."""
     yield "dtype", "bfloat16"
-    yield "kv-cache-dtype", CACHE_DTYPES[contract.kv_cache]
+    cache = CACHE_DTYPES[contract.kv_cache]
+    yield "kv-cache-dtype", "bfloat16" if cache == "bf16" and choice.built.fp8_beside_fp4 else cache
     if choice.method != NONE:
         yield "quantization", choice.method.argument
     runners = allowed_runners(contract, choice)
     if runners:
         yield "moe-runner-backend", runners[0]
+    if drafts_apart(contract, choice):
+        yield DRAFT_RUNNER, BLOCK_BACKENDS[block_scales(contract)[0]][0]
     scales = block_scales(contract)
     if scales and is_blackwell(contract.rollout):
         yield "fp8-gemm-backend", BLOCK_BACKENDS[scales[0]][0]
@@ -60,6 +65,18 @@ def arguments(contract: Contract, choice: Choice) -> Iterator[Argument]:
         yield UNFUSED, True
     yield "weight-version", f"0:{contract.digest}"
     yield from layout(contract.rollout)
+
+
+DRAFT_RUNNER = "speculative-moe-runner-backend"
+"""The expert backend of the draft model."""
+
+
+def drafts_apart(contract: Contract, choice: Choice) -> bool:
+    """Whether the draft model's experts are in block FP8 beside those in NVFP4, and so in kernels of their own."""
+    drafts = (
+        module.draft and module.kind is Kind.EXPERTS and family is FP8_BLOCK for module, family in choice.families()
+    )
+    return choice.method == HYBRID and any(drafts)
 
 
 UNFUSED = "disable-shared-experts-fusion"
@@ -81,7 +98,10 @@ def layout(rollout: RolloutLayout) -> Iterator[Argument]:
 def allowed_runners(contract: Contract, choice: Choice) -> tuple[str, ...] | None:
     """The expert backends that run every expert layer as decided: None for any, empty for none."""
     allowed: tuple[str, ...] | None = None
-    families = {family for module, family in choice.families() if module.kind is Kind.EXPERTS}
+    apart = drafts_apart(contract, choice)
+    families = {
+        family for module, family in choice.families() if module.kind is Kind.EXPERTS and not (apart and module.draft)
+    }
     for family in sorted(families, key=lambda family: family.name):
         needed = _runners(contract, family)
         if needed is not None:

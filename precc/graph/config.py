@@ -28,6 +28,9 @@ TEXT = "text_config"
 TOWERS = ("vision_config",)
 """Its other sections that fields are read from."""
 
+INNER = ("sparse_attention_config", "vision_config.img_token_compression_config")
+"""Sections of the language model, and of a tower, that fields are read from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Description:
@@ -110,12 +113,13 @@ def describe(
 def _flatten(raw: Mapping[str, object]) -> Mapping[str, object]:
     """The language model's fields on one level; a multimodal wrapper keeps them in `text_config`.
 
-    Those of a tower stay under its section: `vision_config.depth`.
+    Those of a tower stay under its section: `vision_config.depth`; so do those of other sections.
     """
-    text, *towers = (raw.get(section) for section in (TEXT, *TOWERS))
+    text = raw.get(TEXT)
     found: dict[str, object] = {**text, **raw} if isinstance(text, dict) else dict(raw)
-    for section, tower in zip(TOWERS, towers, strict=True):
-        found |= {f"{section}.{key}": value for key, value in tower.items()} if isinstance(tower, dict) else {}
+    for section in (*TOWERS, *INNER):
+        inner = found.get(section)
+        found |= {f"{section}.{key}": value for key, value in inner.items()} if isinstance(inner, dict) else {}
     return found
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-from precc.graph.config import TEXT, describe
+from precc.graph.config import TEXT, TOWERS, describe
 from precc.graph.errors import ModelError
 from precc.graph.families import families
 from precc.graph.families.expand import expand
@@ -38,14 +38,21 @@ MULTIPLES: Mapping[str, int] = {"hidden_size": 2, "intermediate_size": 3, "vocab
 WIDTHS = (
     *("hidden_size", "intermediate_size", "vocab_size", "moe_intermediate_size"),
     *("q_lora_rank", "kv_lora_rank", "o_lora_rank"),
+    *("moe_shared_expert_intermediate_size", "moe_latent_size"),
     *("vision_hidden_size", "vision_intermediate_size"),
 )
 """The facts that are sizes by themselves."""
 
-HEADS = ("num_attention_heads", "num_key_value_heads", "index_n_heads")
+HEADS = ("num_attention_heads", "num_key_value_heads", "num_global_key_value_heads", "index_n_heads")
 """The facts that are counts of heads, whose widths stay."""
 
-LISTED = ("indexer_types", "mlp_layer_types", "layer_types", "compress_ratios")
+IN_STEP = {"swa_num_attention_heads": "num_attention_heads", "swa_num_key_value_heads": "num_key_value_heads"}
+"""The counts of heads that stay in proportion to others."""
+
+LISTED = (
+    *("indexer_types", "mlp_layer_types", "layer_types", "layers_block_type", "compress_ratios"),
+    *("hybrid_layer_pattern", "routed_layer_pattern", "indexed_layer_pattern", "valueless_layer_pattern"),
+)
 """The facts that say something of each layer, one after the other."""
 
 INTERVALS = {"full_attention_interval": "full_layers", "interleave_moe_layer_step": "moe_layers"}
@@ -79,6 +86,14 @@ _QWEN3_5 = {
 
 _GEMMA3 = {"sliding_window": 512, "query_pre_attn_scalar": 256, "hidden_activation": "gelu_pytorch_tanh"}
 
+_GEMMA4 = {
+    "hidden_activation": "gelu_pytorch_tanh",
+    "rope_parameters": {
+        "full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1e6, "rope_type": "proportional"},
+        "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"},
+    },
+}
+
 UNSEEN: Mapping[str, Mapping[str, Any]] = {
     "qwen3_moe": {"norm_topk_prob": True},
     "qwen3_next": _PARTLY,
@@ -88,13 +103,56 @@ UNSEEN: Mapping[str, Mapping[str, Any]] = {
     "deepseek_v2": {**_LATENT, "scoring_func": "softmax", "topk_method": "greedy"},
     "deepseek_v3": {**_LATENT, "scoring_func": "sigmoid"},
     "deepseek_v32": {**_LATENT, "scoring_func": "sigmoid"},
+    "deepseek_v4": {
+        "qk_rope_head_dim": 64,
+        "rope_scaling": {**_YARN, "rope_type": "yarn"},
+        "sliding_window": 128,
+        "scoring_func": "sqrtsoftplus",
+        "topk_method": "noaux_tc",
+        "norm_topk_prob": True,
+        "swiglu_limit": 10.0,
+        "routed_scaling_factor": 1.5,
+        "compress_rope_theta": 40000.0,
+        "hc_eps": 1e-6,
+        "hc_sinkhorn_iters": 20,
+    },
     "gemma3_text": _GEMMA3,
     "gemma3": _GEMMA3,
+    "gemma4": _GEMMA4,
     "gpt_oss": {"sliding_window": 128, "swiglu_limit": 7.0},
     "glm4_moe": {**_GROUPS, "partial_rotary_factor": 0.5},
     "glm_moe_dsa": {**_LATENT, "scoring_func": "sigmoid"},
     "kimi_k25": {**_LATENT, "scoring_func": "sigmoid", f"{TEXT}.architectures": ["DeepseekV3ForCausalLM"]},
+    "minimax_m3": {
+        "scoring_func": "sigmoid",
+        "qk_norm_type": "per_head",
+        "rotary_dim": 64,
+        "use_gemma_norm": True,
+        "hidden_act": "swigluoai",
+        "swiglu_alpha": 1.702,
+        "swiglu_limit": 7.0,
+        "sparse_attention_config.sparse_topk_blocks": 16,
+        "sparse_attention_config.sparse_block_size": 128,
+        "sparse_attention_config.use_sparse_attention": True,
+        "vision_config.image_size": 2016,
+        "vision_config.vision_segment_max_frames": 4,
+        "vision_config.position_embedding_type": "rope",
+        "vision_config.rope_mode": "3d",
+        "vision_config.rope_theta": 10000.0,
+        "vision_config.hidden_act": "gelu",
+        "vision_config.layer_norm_eps": 1e-5,
+    },
+    "mimo_v2": {
+        **_GROUPS,
+        "rope_scaling": {"rope_type": "default", **_ROPE},
+        "scoring_func": "sigmoid",
+        "layernorm_epsilon": 1e-6,
+        "partial_rotary_factor": 0.5,
+        "sliding_window": 128,
+        "sliding_window_size": 128,
+    },
     "minimax_m2": {"scoring_func": "sigmoid", "qk_norm_type": "per_layer", "rotary_dim": 64},
+    "nemotron_h": {**_GROUPS, "mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "layer_norm_epsilon": 1e-5},
 }
 """Fields that no tensor depends on and that a family's configuration class wants, beside the common ones."""
 
@@ -167,7 +225,13 @@ def _can_repeat(graph: ModelGraph, layers: Sequence[int]) -> bool:
         _layer_facts(graph, layers)
     except ModelError:
         return False
-    return True
+    return _has_every_kind(graph, layers)
+
+
+def _has_every_kind(graph: ModelGraph, layers: Sequence[int]) -> bool:
+    """Whether each kind of mixer is among the layers, where a layer has one mixer alone."""
+    kinds = graph.config.get("layers_block_type", ())
+    return {kinds[layer] for layer in layers if kinds} == set(kinds)
 
 
 def _experts(count: int, wanted: Iterable[int]) -> tuple[int, ...]:
@@ -209,6 +273,7 @@ def _head_counts(facts: Facts) -> Iterator[dict[str, int]]:
         found = {fact: min(count, facts[fact]) for fact in HEADS if fact in facts}
         if groups is not None:
             found["num_attention_heads"] = count * (1 if heads == groups else 2)
+        found |= {fact: found[like] * facts[fact] // facts[like] for fact, like in IN_STEP.items() if fact in facts}
         yield found
 
 
@@ -221,7 +286,8 @@ def _divisors(family: Family, facts: Facts) -> set[tuple[str, tuple[int, ...]]]:
 
 
 _LAYER_SETS = (
-    *("moe_layers", "dense_layers", "full_layers", "linear_layers"),
+    *("moe_layers", "dense_layers", "full_layers", "linear_layers", "sliding_layers"),
+    *("mamba_layers", "attention_layers"),
     *("indexer_layers", "sparse_layers", "compressed_layers", "scored_layers"),
 )
 
@@ -302,9 +368,12 @@ def _wrapped(family: Family, flat: Mapping[str, Any]) -> dict[str, Any]:
     """The sections of a multimodal wrapper; both it and its `text_config` say whether the head is tied."""
     sections: dict[str, dict[str, Any]] = {TEXT: {}}
     for key, value in flat.items():
-        section, _, name = key.rpartition(".")
+        *above, name = key.split(".")
+        inner = sections
+        for section in above if above and above[0] in (TEXT, *TOWERS) else (TEXT, *above):
+            inner = inner.setdefault(section, {})
         if key != "architectures":
-            sections.setdefault(section or TEXT, {})[name] = value
+            inner[name] = value
     sections[TEXT]["model_type"] = family.text_model_type
     return {"tie_word_embeddings": flat["tie_word_embeddings"], **sections}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise, takewhile
 
-from precc.importing.patterns import Pattern
+from precc.importing.patterns import Pattern, Test
 
 _META = frozenset(r".^$*+?{}[]\|()")
 
@@ -17,7 +17,14 @@ _META = frozenset(r".^$*+?{}[]\|()")
 def dotted(entry: str) -> Pattern:
     """A run of whole components anywhere in a name, as FP8 lists are read: `mlp.gate` is not in `mlp.gate_proj`."""
     run = f".{entry.strip('.')}."
-    return Pattern(lambda name: run in f".{name}.", by_expert=has_number(entry), word=_word(entry))
+    test: Test = lambda name: run in f".{name}."  # noqa: E731 - bound to this run
+    return Pattern(test, by_expert=has_number(entry), word=_word(entry), expert=_expert(entry))
+
+
+def _expert(entry: str) -> int | None:
+    """The expert that a run names, if it names one."""
+    words = pairwise(entry.strip(".").split("."))
+    return next((int(word) for before, word in words if before == "experts" and word.isdecimal()), None)
 
 
 def _word(entry: str) -> str:

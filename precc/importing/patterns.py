@@ -18,13 +18,15 @@ class Pattern:
 
     `prefix` is text that every name it accepts begins with; empty for a rule that may accept any. `by_expert` is false
     where experts of one layer cannot be told apart by it, so that the first one's name speaks for all of them. `word`
-    is one whole component that every name it accepts has; empty for no such word, never an expert's number.
+    is one whole component that every name it accepts has; empty for no such word, never an expert's number. `expert` is
+    the number of the one expert whose names it accepts, where it says one.
     """
 
     test: Test
     prefix: str = ""
     by_expert: bool = True
     word: str = ""
+    expert: int | None = None
 
 
 @record
@@ -71,8 +73,9 @@ def _pieces(tensor: Tensor, patterns: Sequence[Pattern], near: Iterable[int]) ->
     if all(part.experts == tensor.experts for _, parts in found for part in parts):
         yield Piece(tensor, tuple(at for at, _ in found))
         return
+    reach = [(at, part.experts or range(0)) for at, parts in found for part in parts]
     for experts in _cuts(tensor, [part for _, parts in found for part in parts]):
-        hits = tuple(at for at, parts in found if any(experts.start in (part.experts or ()) for part in parts))
+        hits = tuple(at for at, held in reach if experts.start in held)
         yield Piece(tensor.narrowed(experts), hits)
 
 
@@ -91,7 +94,16 @@ def reached(pattern: Pattern, tensor: Tensor) -> tuple[Tensor, ...]:
         return ()
     if not pattern.by_expert:
         return (tensor,) if pattern.test(next(tensor.modules())) else ()
+    if pattern.expert is not None:
+        return _one(pattern, tensor, pattern.expert)
     return tuple(_runs(pattern.test, tensor))
+
+
+def _one(pattern: Pattern, tensor: Tensor, expert: int) -> tuple[Tensor, ...]:
+    """One expert's tensor, if the rule reaches it."""
+    name = ".".join(tensor.path).replace(EXPERT, str(expert))
+    has = expert in (tensor.experts or ()) and pattern.test(name)
+    return (tensor.narrowed(range(expert, expert + 1)),) if has else ()
 
 
 def _names(tensor: Tensor, prefix: str) -> Iterator[str]:

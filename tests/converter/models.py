@@ -171,7 +171,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
-WITHOUT_TRAINER = ("deepseek_v4", "qwen3_next", "qwen3_5", "qwen3_5_moe")
+WITHOUT_TRAINER = (
+    *("deepseek_v4", "gemma4", "mimo_v2", "minimax_m3", "nemotron_h"),
+    *("qwen3_next", "qwen3_5", "qwen3_5_moe"),
+)
 """Families that Megatron-Core has no model of, or holds the rows of in an order that the names do not say."""
 
 

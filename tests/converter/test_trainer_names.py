@@ -54,6 +54,8 @@ NAMED = [name for name in catalogue() if read_model(name).family not in WITHOUT_
     "name, why",
     [
         ("deepseek-v4-flash", "no Megatron-Core name is known for"),
+        ("nemotron-3-nano-30b-a3b", "no Megatron-Core name is known for"),
+        ("gemma-4-31b", "no Megatron-Core name is known for"),
         ("qwen3-next-80b-a3b", "projections of a gated delta net in one weight"),
         ("qwen3.5-27b", "projections of a gated delta net in one weight"),
     ],

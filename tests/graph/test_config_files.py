@@ -211,3 +211,31 @@ def test_contradictions_about_indexers_are_named(tmp_path: Path, changes: dict[s
     """A list of another length, a first layer with nothing to reuse, words and letters that mean nothing."""
     error = failing(tmp_path, {**facts("glm-5")[0], **changes})
     assert f"`{field}`" in error.message
+
+
+@pytest.mark.parametrize(
+    "name, changes, field",
+    [
+        ("gemma-4-31b", {"hidden_size_per_layer_input": 256}, "hidden_size_per_layer_input"),
+        ("gemma-4-31b", {"attention_k_eq_v": False}, "attention_k_eq_v"),
+        ("gemma-4-31b", {"num_global_key_value_heads": 5}, "num_global_key_value_heads"),
+        ("gemma-4-31b", {"layer_types": ["full_attention"]}, "layer_types"),
+        ("mimo-v2-flash", {"hybrid_layer_pattern": [0, 2]}, "hybrid_layer_pattern"),
+        ("mimo-v2-flash", {"moe_layer_freq": [0]}, "routed_layer_pattern"),
+        ("mimo-v2-flash", {"swa_num_key_value_heads": 7}, "swa_num_key_value_heads"),
+        ("minimax-m3", {"shared_intermediate_size": 100}, "shared_intermediate_size"),
+    ],
+)
+def test_what_a_table_does_not_cover_is_named(tmp_path: Path, name: str, changes: dict[str, Any], field: str) -> None:
+    """Other sizes of a family, with tensors that its table lacks, are no guess."""
+    config = facts(name)[0]
+    inner = config.get("text_config", config)
+    assert f"`{field}`" in failing(tmp_path, {**config, **changes, "text_config": {**inner, **changes}}).message
+
+
+def test_sections_of_the_language_model_and_of_a_tower_are_read(tmp_path: Path) -> None:
+    """`text_config.sparse_attention_config` and `vision_config.img_token_compression_config` are a level deeper."""
+    config = facts("minimax-m3")[0]
+    assert read(tmp_path, config).parameters == read_model("minimax-m3").parameters
+    config["text_config"]["sparse_attention_config"]["sparse_num_index_heads"] = 0
+    assert "sparse_attention_config.sparse_num_index_heads" in failing(tmp_path, config).message

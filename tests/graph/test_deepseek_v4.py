@@ -37,6 +37,13 @@ def test_the_parameters_are_those_of_the_model_page() -> None:
     assert {t.form.words for t in graph.tensors if t.form.is_quantized} == {("weight", "scale")}
 
 
+def test_the_larger_one_has_the_parameters_of_its_name() -> None:
+    """1.6 trillion, of which the MTP layer has 26 billion."""
+    tensors = read_model("deepseek-v4-pro").tensors
+    assert sum(t.parameters for t in tensors) == 1_598_837_347_742
+    assert sum(t.parameters for t in tensors if t.mtp is None) == 1_572_997_201_763
+
+
 def test_what_a_layer_attends_to_decides_its_tensors() -> None:
     """A window, a choice of compressed keys by an indexer, all of them compressed further; hashed layers first."""
     tensors = read_model(FLASH).tensors

@@ -104,6 +104,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "mm_projector.pre_norm.": "model.mm_projector.pre_norm.",
         "vision_tower.patch_embed.proj.": "vision_tower.encoder.patch_embed.proj.",
     },
+    "minimax_m3": {".mlp.": ".block_sparse_moe."},
     "gemma3": {"vision_tower.vision_model.": "vision_tower."},
 }
 """What is released → what the library saves it as."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
 from importing.shipped import opened
@@ -20,8 +20,16 @@ UNUSED = ("producer", "config_groups")
 CALIBRATION = ("observer", "observer_kwargs", "block_structure")
 """Arguments of compressed-tensors that say how scales were found; the last is for blocks, and null here."""
 
-REREAD = {"nvidia--Qwen3.6-35B-A3B-NVFP4_config.json": "nvidia--Qwen3.6-35B-A3B-NVFP4_hf_quant_config.json"}
-"""A mixed config without a word about the KV cache, in whose place SGLang reads the other file of the folder."""
+EXPERTS = {"DeepseekV4ForCausalLM": {"routed_experts_quant_method": "fp8"}}
+"""What SGLang finds out from the headers of a checkpoint that does not say it: here, that no expert is in MXFP4."""
+
+_V4 = {
+    f"nvidia--DeepSeek-V4-{size}-NVFP4_hf_quant_config.json": f"nvidia--DeepSeek-V4-{size}-NVFP4_config.json"
+    for size in ("Flash", "Pro")
+}
+REREAD = {"nvidia--Qwen3.6-35B-A3B-NVFP4_config.json": "nvidia--Qwen3.6-35B-A3B-NVFP4_hf_quant_config.json", **_V4}
+"""Files in whose place SGLang reads the other one of the folder: a mixed config without a word about the KV cache, and
+beside a `config.json` that says all the old file."""
 
 
 def differences(file: str, done: Compilation) -> Iterator[tuple[str, Served, Served]]:
@@ -30,7 +38,7 @@ def differences(file: str, done: Compilation) -> Iterator[tuple[str, Served, Ser
     contract = done.binding.contract
     files = open_files({artifact.path: artifact.text for artifact in done.emissions[0].artifacts}, contract)
     after = Server(files, contract)
-    before = Server(_published(file, files), contract)
+    before = Server(_published(file, files, EXPERTS.get(contract.model.architecture, {})), contract)
     for tensor in filter(_is_asked, contract.tensors):
         one, other = before.reading(tensor).decision, after.reading(tensor).decision
         assert isinstance(one, Served)
@@ -44,10 +52,12 @@ def _is_asked(tensor: Tensor) -> bool:
     return not (tensor.mtp is not None and tensor.role is Role.LM_HEAD)
 
 
-def _published(file: str, files: Files) -> Files:
+def _published(file: str, files: Files, found: Mapping[str, str]) -> Files:
     """The same start of a server with the published config in the place of the compiled one."""
     file = REREAD.get(file, file)
     said = deepcopy(opened(file))
+    if said.get("quant_method") == "fp8":
+        said |= found
     if said.get("quant_method") != "compressed-tensors":
         said = {key: value for key, value in said.items() if key not in UNUSED}
     for group in said.get("config_groups", {}).values():

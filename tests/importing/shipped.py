@@ -27,12 +27,16 @@ MODELS = {
     "Qwen--Qwen3-30B-A3B-FP8": "qwen3-30b-a3b",
     "Qwen--Qwen3-32B-FP8-Static-PerTensor": "qwen3-32b",
     "Qwen--Qwen3-32B-FP8": "qwen3-32b",
+    "XiaomiMiMo--MiMo-V2-Flash": "mimo-v2-flash",
     "deepseek-ai--DeepSeek-R1": "deepseek-r1",
     "deepseek-ai--DeepSeek-V3.2": "deepseek-v3.2",
     "deepseek-ai--DeepSeek-V3": "deepseek-v3",
     "deepseek-ai--DeepSeek-V4-Flash": "deepseek-v4-flash",
+    "deepseek-ai--DeepSeek-V4-Pro": "deepseek-v4-pro",
     "nvidia--DeepSeek-V4-Flash-NVFP4": "deepseek-v4-flash",
+    "nvidia--DeepSeek-V4-Pro-NVFP4": "deepseek-v4-pro",
     "sgl-project--DeepSeek-V4-Flash-FP8": "deepseek-v4-flash",
+    "sgl-project--DeepSeek-V4-Pro-FP8": "deepseek-v4-pro",
     "moonshotai--Kimi-K2-Instruct": "kimi-k2",
     "moonshotai--Kimi-K2.5": "kimi-k2.5",
     "nvidia--DeepSeek-V3.1-NVFP4": "deepseek-v3",
@@ -40,12 +44,21 @@ MODELS = {
     "nvidia--GLM-5-NVFP4": "glm-5",
     "nvidia--GLM-5.1-NVFP4": "glm-5",
     "nvidia--GLM-5.2-NVFP4": "glm-5.2",
+    "nvidia--Gemma-4-26B-A4B-NVFP4": "gemma-4-26b-a4b",
+    "nvidia--Gemma-4-31B-IT-NVFP4": "gemma-4-31b",
     "nvidia--Kimi-K2.5-NVFP4": "kimi-k2.5",
     "nvidia--Kimi-K2.6-NVFP4": "kimi-k2.5",
     "nvidia--Kimi-K2.7-Code-NVFP4": "kimi-k2.5",
     "nvidia--Llama-3.1-70B-Instruct-FP8": "llama-3.1-70b",
     "nvidia--MiniMax-M2.5-NVFP4": "minimax-m2.5",
     "nvidia--MiniMax-M2.7-NVFP4": "minimax-m2.7",
+    "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4": "nemotron-3-nano-30b-a3b",
+    "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8": "nemotron-3-super-120b-a12b",
+    "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": "nemotron-3-super-120b-a12b",
+    "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-FP8": "nemotron-3-ultra-550b-a55b",
+    "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": "nemotron-3-ultra-550b-a55b",
+    "nvidia--NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": "nemotron-3.5-lightning-30b-a3b",
+    "nvidia--MiniMax-M3-NVFP4": "minimax-m3",
     "nvidia--Qwen3-235B-A22B-NVFP4": "qwen3-235b-a22b",
     "nvidia--Qwen3.5-122B-A10B-NVFP4": "qwen3.5-122b-a10b",
     "nvidia--Qwen3.5-397B-A17B-NVFP4": "qwen3.5-397b-a17b",
@@ -61,21 +74,8 @@ MODELS = {
 and Qwen3.6 are those of GLM-5, DeepSeek-V3, Kimi-K2.5 and Qwen3.5."""
 
 UNKNOWN = {
-    "XiaomiMiMo--MiMo-V2-Flash": "no configuration of MiMo-V2-Flash is among the public facts",
-    "deepseek-ai--DeepSeek-V4-Pro": "only the Flash configuration of DeepSeek-V4 is among the public facts",
-    "moonshotai--Kimi-K3": "no configuration of Kimi-K3 is among the public facts",
-    "nvidia--DeepSeek-V4-Pro-NVFP4": "only the Flash configuration of DeepSeek-V4 is among the public facts",
-    "nvidia--Gemma-4-26B-A4B-NVFP4": "no configuration of Gemma-4 is among the public facts",
-    "nvidia--Gemma-4-31B-IT-NVFP4": "no configuration of Gemma-4 is among the public facts",
-    "nvidia--MiniMax-M3-NVFP4": "no configuration of MiniMax-M3 is among the public facts",
-    "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4": "Nemotron-H is no family",
-    "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8": "Nemotron-H is no family",
-    "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": "Nemotron-H is no family",
-    "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-FP8": "Nemotron-H is no family",
-    "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": "Nemotron-H is no family",
-    "nvidia--NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": "Nemotron-H is no family",
-    "sgl-project--DeepSeek-V4-Pro-FP8": "only the Flash configuration of DeepSeek-V4 is among the public facts",
-    "stepfun-ai--Step-3.7-Flash-FP8": "no configuration of Step-3.7 is among the public facts",
+    "moonshotai--Kimi-K3": "Kimi-K3 is no family",
+    "stepfun-ai--Step-3.7-Flash-FP8": "no public configuration says how many heads Step-3.7 has where it slides",
 }
 """Checkpoints whose model has no graph here, each with the reason."""
 
@@ -94,6 +94,8 @@ LAYERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("nvidia--Kimi-K2.7-Code-NVFP4", "language_model.model.layers.{}.self_attn*"): tuple(range(1, 61)),
     ("nvidia--GLM-5.1-NVFP4", "model.layers.{}.self_attn*"): tuple(range(3, 78)),
     ("nvidia--GLM-5.2-NVFP4", "model.layers.{}.self_attn*"): tuple(range(3, 78)),
+    ("nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4", "backbone.layers.{}.mixer.in_proj"): (4, 11, 18, 25, 32, 41),
+    ("nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4", "backbone.layers.{}.mixer.out_proj"): (4, 11, 18, 25, 32, 41),
     ("nvidia--Qwen3.5-122B-A10B-NVFP4", "mtp.layers.{}*"): (0,),
     ("nvidia--Qwen3.5-397B-A17B-NVFP4", "mtp.layers.{}*"): (0,),
     ("nvidia--Qwen3.6-27B-NVFP4", "mtp.layers.{}*"): (0,),
@@ -142,10 +144,19 @@ def _pair(text: str) -> tuple[str, dict[str, Any]]:
     return module, {"quant_algo": algorithm}
 
 
+_EXPERTS = ".experts.{}."
+
+
 def _names(checkpoint: str, text: str, count: int, graph: ModelGraph) -> Iterator[str]:
     if "{}" not in text:
         assert count == 1, text
         yield text
+        return
+    if _EXPERTS in text:
+        experts = graph.expert_count
+        all_of_them = f".experts.{{0..{experts - 1}}}."
+        for name in _names(checkpoint, text.replace(_EXPERTS, all_of_them), count // experts, graph):
+            yield from (name.replace(all_of_them, f".experts.{expert}.") for expert in range(experts))
         return
     chosen = LAYERS.get((checkpoint, text)) or _layers(text, count, graph)
     if len(chosen) == count + graph.mtp_layers:  # the draft's layer has an entry of its own
@@ -158,7 +169,7 @@ def _layers(text: str, count: int, graph: ModelGraph) -> tuple[int, ...]:
     """The layers that have such a module; the first ones where none has it, for an entry that is dead."""
     head, tail = text.partition(" -> ")[0].rstrip("*").split("{}")
     every = range(graph.layers + graph.mtp_layers)
-    modules = {tensor.module for tensor in graph.tensors}
+    modules = {".".join(tensor.path) for tensor in graph.tensors}
     names = {name for module in modules for name in _below(module)}
     having = tuple(layer for layer in every if f"{head}{layer}{tail}" in names)
     if having:

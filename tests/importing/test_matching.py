@@ -102,3 +102,12 @@ def test_few_names_are_asked_and_none_is_missed(pattern: Pattern) -> None:
     graph = read_model("qwen3-30b-a3b")
     found = {name for piece in pieces(graph, [pattern]) if piece.hits for name in piece.tensor.modules()}
     assert found == {name for tensor in graph.tensors for name in tensor.modules() if pattern.test(name)}
+
+
+def test_a_run_with_an_expert_reaches_that_one_alone() -> None:
+    """It is told by its number, as the name itself is; 12 is not 1, nor 2."""
+    graph = read_model("qwen3-30b-a3b")
+    found = pieces(graph, [dotted("model.layers.3.mlp.experts.12.up_proj"), dotted("experts.128.up_proj")])
+    hit = [piece.tensor for piece in found if piece.hits]
+    assert [(tensor.layer, tensor.part, tensor.experts) for tensor in hit] == [(3, "up", range(12, 13))]
+    assert sum(piece.tensor.count for piece in found) == sum(tensor.count for tensor in graph.tensors)

@@ -31,6 +31,7 @@ MODELS: dict[str, str] = {
     "llama4": "llama-4-maverick",
     "gemma3_text": "gemma-3-1b",
     "gemma3": "gemma-3-27b",
+    "gemma4": "gemma-4-26b-a4b",
     "qwen3_next": "qwen3-next-80b-a3b",
     "qwen3_5": "qwen3.5-27b",
     "qwen3_5_moe": "qwen3.5-35b-a3b",
@@ -39,6 +40,9 @@ MODELS: dict[str, str] = {
     "kimi_k25": "kimi-k2.5",
     "deepseek_v4": "deepseek-v4-flash",
     "minimax_m2": "minimax-m2",
+    "nemotron_h": "nemotron-3-super-120b-a12b",
+    "minimax_m3": "minimax-m3",
+    "mimo_v2": "mimo-v2-flash",
 }
 """The model of each family whose structure the small one has, sizes as divisible as its own."""
 

@@ -31,8 +31,53 @@ CASES: tuple[tuple[str, str, str, str, str, str], ...] = (
         "",
         "model.layers.{0..47}.mlp.experts.{0..127}.{down,gate,up}_proj",
     ),
+    (
+        "p701_mxfp4_experts",
+        "@routed_experts: weight mxfp4, train bf16",
+        "@routed_experts: weight nvfp4, train bf16",
+        "qwen3-30b-a3b",
+        "",
+        "model.layers.{0..47}.mlp.experts.{0..127}.{down,gate,up}_proj",
+    ),
+    (
+        "p701_output_groups",
+        "@attention, @attention in @mtp: fp8_block\nwo_a in layers[0]: bf16",
+        "@attention, @attention in @mtp: fp8_block",
+        "deepseek-v4-flash",
+        "",
+        "layers.0.attn.wo_a",
+    ),
     ("p701_module", "@router: mxfp8", "@attention: mxfp8", "qwen3-30b-a3b", "", "model.layers.{0..47}.mlp.gate"),
     ("p701_module", "lm_head: mxfp8", "lm_head: weight nvfp4, train bf16", "qwen3-30b-a3b", "", "lm_head"),
+    ("p701_module", "lm_head: mxfp8", f"lm_head: {STATIC}", "qwen3-30b-a3b", "", "lm_head"),
+    ("p701_module", "lm_head: mxfp8", f"lm_head: {TENSOR}", "qwen3-30b-a3b", "", "lm_head"),
+    *(
+        (
+            "p701_ungated_experts",
+            f"@routed_experts in layers[1]: {format}, train bf16",
+            "@routed_experts in layers[1]: mxfp8",
+            "nemotron-3-super-120b-a12b",
+            "",
+            "backbone.layers.1.mixer.experts.{0..511}.{down,up}_proj",
+        )
+        for format in ("weight int4", "weight fp8 per_channel, input fp8 per_token", "fp8_block")
+    ),
+    (
+        "p701_block_rows",
+        "in_proj in layers[0]: fp8_block",
+        "out_proj in layers[0]: fp8_block",
+        "nemotron-3-nano-30b-a3b",
+        "",
+        "backbone.layers.0.mixer.in_proj",
+    ),
+    (
+        "p702_joined_scalars",
+        "in_proj in layers[0]: weight nvfp4, input bf16, train bf16",
+        f"in_proj in layers[0]: {STATIC}",
+        "nemotron-3-nano-30b-a3b",
+        "",
+        "backbone.layers.0.mixer.in_proj",
+    ),
     (
         "p701_module",
         "lm_head: weight nvfp4, train bf16",

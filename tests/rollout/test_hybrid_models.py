@@ -1,4 +1,5 @@
-"""Gated delta nets, multimodal wrappers, stacked experts: the classes of Qwen3-Next, Qwen3.5 and Qwen3-VL, judged."""
+"""Gated delta nets, Mamba-2 mixers, multimodal wrappers, stacked experts: the classes of Qwen3-Next, Qwen3.5, Qwen3-VL
+and Nemotron-H, judged."""
 
 from __future__ import annotations
 
@@ -9,15 +10,19 @@ import pytest
 from rollout.support import CONFIG, bound, config_of, emitted, findings
 
 import precc_converter
+from precc.backend import Unsupported
 from precc.contract import Contract
 from precc.graph.reading import read_model
 from precc.graph.shrinking import shrink
 from precc_sglang.upstream import Judge
 
 NEXT, DENSE, MOE, VISUAL = "qwen3-next-80b-a3b", "qwen3.5-27b", "qwen3.5-35b-a3b", "qwen3-vl-30b-a3b"
+NANO, LATENT = "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b"
 PLAN = "converter/plan.json"
 
 WEIGHTS = "weight nvfp4, input bf16, train bf16"
+STATIC = "weight nvfp4 per_tensor, input nvfp4 per_tensor static, train bf16"
+TENSOR = "weight fp8 per_tensor, input fp8 per_tensor static, train bf16"
 
 CASES = [
     (NEXT, "default: mxfp8\nlayers[0].mlp, layers[2].linear_attn: bf16\n"),
@@ -31,6 +36,14 @@ CASES = [
     (VISUAL, "@routed_experts: nvfp4 per_token\nlayers[0]: bf16\n"),
     (VISUAL, "@routed_experts: nvfp4 per_token\nlayers[0].self_attn: mxfp8\n"),
     (VISUAL, "@routed_experts: weight int4 group 32, train bf16\nlayers[2]: bf16\n"),
+    (NANO, "default: mxfp8\nlayers[1].mixer, layers[2].o_proj: bf16\n"),
+    (NANO, "@routed_experts: nvfp4 per_token\n"),
+    (LATENT, "default: mxfp8\n(@mtp): mxfp8\nlayers[2]: bf16\n"),
+    (LATENT, "default: mxfp8\nfc1_latent_proj, fc2_latent_proj: bf16\n"),
+    (LATENT, f"default: {STATIC}\n(@mtp), lm_head: {STATIC}\n"),
+    (LATENT, f"@linear_attention, @shared_experts, lm_head, o_proj: {TENSOR}\n@routed_experts: {TENSOR}\n"),
+    (LATENT, f"@linear_attention: {TENSOR}\n@routed_experts, @shared_experts, lm_head: {WEIGHTS}\n"),
+    (LATENT, "@attention, @linear_attention: fp8_block\n"),
 ]
 
 
@@ -54,10 +67,10 @@ def planned(contract: Contract) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("model, policy", CASES)
 def test_sglang_runs_and_loads_what_was_compiled(judge: Judge, model: str, policy: str) -> None:
-    """Layer by layer, the draft model of Qwen3.5 among it; of Qwen3-Next's MTP layer a server holds nothing."""
+    """Layer by layer, draft models among it; of Qwen3-Next's MTP layer a server holds nothing."""
     contract = of(model, policy)
     assert not [finding.message for finding in findings(contract) if finding.is_error]
-    judgement = judge(contract, planned(contract))
+    judgement = judge(contract, emitted(contract) if "static" in policy else planned(contract))
     assert [finding.message for finding in judgement.findings] == []
     held = [tensor for tensor in contract.tensors if model != NEXT or tensor.mtp is None]
     assert judgement.agree == judgement.tensors == sum(tensor.count for tensor in held)
@@ -95,6 +108,15 @@ def test_what_a_class_cannot_run_is_refused(model: str, policy: str, code: str, 
     """With the tensors, before anything is written."""
     found = [f.message for f in findings(of(model, policy)) if f.is_error and f.code == code]
     assert any(says in message for message in found), found
+
+
+def test_an_entry_for_a_decoder_layer_is_no_entry_for_a_draft_layer() -> None:
+    """A list of FP8 or MXFP8 cannot tell `model.layers.1` from `mtp.layers.1`: such a policy has no list."""
+    with pytest.raises(Unsupported) as caught:
+        emitted(of(LATENT, "default: mxfp8\n(@mtp): mxfp8\nlayers[1]: bf16\n"))
+    (finding,) = caught.value.findings
+    assert finding.code == "P701"
+    assert "backbone.layers.1.mixer." in finding.message
 
 
 def test_the_server_without_a_draft_model_is_said() -> None:

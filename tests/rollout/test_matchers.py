@@ -17,8 +17,8 @@ from rollout.support import CHANNELS, INTEGERS, SMALL, bound, config_of, small_g
 
 from precc.graph.reading import read_model
 from precc_sglang import grammar
+from precc_sglang.classes import CLASSES
 from precc_sglang.methods import choice_of
-from precc_sglang.names import CLASSES
 from precc_sglang.versions import RELEASES, SGLANG, Release
 
 pytestmark = pytest.mark.slow

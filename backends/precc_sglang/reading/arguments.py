@@ -13,7 +13,7 @@ from typing import Any
 from precc.contract import RolloutLayout
 from precc_sglang.paths import SERVER_PATH
 from precc_sglang.refusal import unreadable
-from precc_sglang.server import UNFUSED, layout
+from precc_sglang.server import DRAFT_RUNNER, UNFUSED, layout
 from precc_sglang.versions import RELEASES, Release, release_of
 
 WRITTEN: Mapping[str, type] = {
@@ -69,14 +69,17 @@ FORBIDDEN_ONCE: Mapping[str, str] = {"torchao-config": "weights would be quantiz
 """The same of arguments that only older versions have."""
 
 
-def check_arguments(arguments: Mapping[Any, Any], rollout: RolloutLayout) -> None:
-    """This refuses what precc would not have written (P502). Raises Unsupported."""
+def check_arguments(arguments: Mapping[Any, Any], rollout: RolloutLayout, drafts_apart: bool = False) -> None:
+    """This refuses what precc would not have written (P502). Raises Unsupported.
+
+    `drafts_apart` is a config whose draft model may have its experts in kernels of their own.
+    """
     sizes = _sizes(release_of(rollout))
     for name, value in arguments.items():
         if name in WRITTEN and (name in sizes or name not in _ALL_SIZES):
             if type(value) is not WRITTEN[name]:
                 raise unreadable(f"{SERVER_PATH}: `{name}: {value}` is no value of that argument", "compile again")
-        elif name not in HARMLESS:
+        elif name not in HARMLESS and not (drafts_apart and name == DRAFT_RUNNER):
             why = {**FORBIDDEN, **FORBIDDEN_ONCE}.get(
                 name, "precc neither writes it nor knows that it changes no number"
             )

@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from precc_sglang.classes import ModelClass, Packed
+from precc_sglang.config import EXPERTS_KEY, NVFP4_KEY
 from precc_sglang.families import (
     FP8_BLOCK,
     FP8_CHANNEL,
     FP8_TENSOR,
     INT4,
+    MXFP4_WEIGHTS,
     MXFP8,
     NVFP4_STATIC,
     NVFP4_WEIGHTS,
@@ -21,8 +24,8 @@ from precc_sglang.families import (
     Family,
 )
 from precc_sglang.grammar import algorithm, algorithm_key, excluded, ignored, skipped, target_of
-from precc_sglang.methods import MIXED
-from precc_sglang.names import Kind, ModelClass, Module, Packed
+from precc_sglang.methods import HYBRID, MIXED
+from precc_sglang.names import Kind, Module
 from precc_sglang.paths import CONFIG_PATH
 from precc_sglang.reading.routing import Route
 from precc_sglang.reading.words import check_words, declared_cache
@@ -70,11 +73,21 @@ class Fp8:
     path: str
     cache: str | None
     pow2: bool
+    four_bits: tuple[str, ...] | None = None
+    """The list of expert layers that are not in NVFP4 after all; None where none is in NVFP4."""
+    unsaid: bool = False
+    """Whether what the experts are stored in is left to the headers of the checkpoint."""
 
     def method_of(self, module: Module) -> Answer:
         if module.kind is Kind.HEAD:
             return Answer(UNQUANTIZED.name, "this method never quantizes an LM head")
+        if module.kind is Kind.EXPERTS and self.four_bits is not None and not module.draft:
+            entry = excluded(module.prefix, self.four_bits)
+            if entry is None:
+                return Answer(NVFP4_STATIC.name, f"{self.path}, {NVFP4_KEY}")
         entry = skipped(module.prefix, self.entries, self.packed)
+        if entry is None and module.kind is Kind.EXPERTS and self.unsaid:
+            return Answer(f"{self.method} or mxfp4", f"{self.path}, which has no {EXPERTS_KEY}: the headers decide")
         if entry is None:
             return Answer(self.method, f"{self.path}, whose {self.key} does not list {module.prefix}")
         return Answer(UNQUANTIZED.name, f"{self.path}, {self.key} {entry!r}")
@@ -187,6 +200,19 @@ class Int4Fp8:
 
 
 @dataclass(frozen=True)
+class Mxfp4:
+    """`mxfp4`: every expert layer, whatever the list says; a linear layer that asks ends the start."""
+
+    path: str
+    cache: str | None = None
+
+    def method_of(self, module: Module) -> Answer:
+        if module.kind is not Kind.EXPERTS:
+            raise unreadable(f"{self.path} declares mxfp4, which SGLang has for expert layers only: {module.prefix}")
+        return Answer(MXFP4_WEIGHTS.name, f"{self.path}, whose method takes every expert layer")
+
+
+@dataclass(frozen=True)
 class Online:
     """A method without a config of its own: it quantizes a checkpoint while loading it."""
 
@@ -238,7 +264,7 @@ def config_of(found: Route, reader: Reader) -> Config:
     build = _BUILDERS.get(found.method)
     if build is None:
         raise unreadable(f"{found.path} declares the method {found.method}, which precc does not read")
-    check_words(found)
+    check_words(found, reader.built.fp8_beside_fp4 and found.method in ("fp8", "mxfp8"))
     return build(found, reader)
 
 
@@ -254,7 +280,13 @@ def _fp8(found: Route, reader: Reader) -> Config:
     method = family.name if block == own else f"{found.method} in blocks of {block}"
     names = reader.names((*entries, *reader.fp8_ignored))
     pow2 = "scale_fmt" in config
-    return Fp8(method, key, names, reader.packed, found.path, declared_cache(config), pow2)
+    hybrid = (
+        config.get("quant_algo") == HYBRID.quant_algo and config.get(NVFP4_KEY) == "NVFP4" and "group_size" in config
+    )
+    four_bits = reader.names(_strings(config.get("ignore"), found, "ignore")) if hybrid else None
+    unsaid = reader.built.fp8_beside_fp4 and config.get(EXPERTS_KEY) != "fp8"
+    cache = declared_cache(config)
+    return Fp8(method, key, names, reader.packed, found.path, cache, pow2, four_bits, unsaid)
 
 
 def _modelopt(found: Route, reader: Reader) -> Config:
@@ -338,6 +370,11 @@ def _scheme(group: Mapping[str, Any], form: str) -> str:
     return f"compressed-tensors {form}, weights {group.get('weights')}, inputs {group.get('input_activations')}"
 
 
+def _mxfp4(found: Route, reader: Reader) -> Config:
+    _strings(found.config.get("modules_to_not_convert"), found, "modules_to_not_convert")
+    return Mxfp4(found.path)
+
+
 def _int4_fp8(found: Route, reader: Reader) -> Config:
     return Int4Fp8(found.path)
 
@@ -350,6 +387,7 @@ _BUILDERS = {
     "modelopt_mixed": _mixed,
     "compressed-tensors": _compressed,
     "w4afp8": _int4_fp8,
+    "mxfp4": _mxfp4,
 }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from precc.contract import Contract
+from precc_sglang.config import NVFP4_KEY
 from precc_sglang.environment import MODELLED, shell_settings, variables_of
 from precc_sglang.paths import CONFIG_PATH, ENVIRONMENT_PATH, LEGACY_PATH, SERVER_PATH, SHELL_PATH
 from precc_sglang.reading.arguments import check_arguments
@@ -42,7 +43,7 @@ def open_files(artifacts: Mapping[str, str], contract: Contract) -> Files:
     variables = _variables(artifacts, facts, variables_of(contract.rollout))
     objects = {CONFIG_PATH: config, LEGACY_PATH: legacy, ENVIRONMENT_PATH: facts}
     check_digests(named_digests(artifacts, objects, arguments), contract.digest)
-    check_arguments(arguments, contract.rollout)
+    check_arguments(arguments, contract.rollout, drafts_apart=NVFP4_KEY in (config or {}))
     return Files(config, legacy, arguments, variables)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from precc.backend import Reading, Unsupported
 from precc.contract import Contract
@@ -13,12 +14,14 @@ from precc.diagnostics import error
 from precc.graph.model import EXPERT, ModelGraph, Tensor
 from precc.syntax.words import Role
 from precc_sglang import environment as env
+from precc_sglang.classes import ModelClass
 from precc_sglang.config import DIGEST_KEY
 from precc_sglang.families import (
     FP8_BLOCK,
     FP8_CHANNEL,
     FP8_TENSOR,
     INT4,
+    MXFP4_WEIGHTS,
     MXFP8,
     NVFP4_STATIC,
     NVFP4_TOKEN,
@@ -26,19 +29,29 @@ from precc_sglang.families import (
     UNQUANTIZED,
 )
 from precc_sglang.grammar import Disagreement
-from precc_sglang.names import Kind, ModelClass, Module, class_of, module_of
+from precc_sglang.names import Kind, Module, class_of, module_of
 from precc_sglang.paths import CONFIG_PATH, ENVIRONMENT_PATH, LEGACY_PATH, SERVER_PATH
 from precc_sglang.reading.configs import Answer, Config, Fp8, Reader, Unquantized, config_of
 from precc_sglang.reading.files import Files, open_files
 from precc_sglang.reading.routing import Route, route
 from precc_sglang.refusal import unreadable
 from precc_sglang.served import CACHED_PARTS, EXACT, SCALING, Served, has_dtype
-from precc_sglang.server import BLOCK_BACKENDS, RUNNERS, TRTLLM, UNFUSED
+from precc_sglang.server import BLOCK_BACKENDS, DRAFT_RUNNER, RUNNERS, TRTLLM, UNFUSED
 from precc_sglang.versions import Release, is_blackwell, release_of
 
 STORED = {
     family.name: family.stored
-    for family in (MXFP8, FP8_BLOCK, FP8_TENSOR, FP8_CHANNEL, NVFP4_TOKEN, NVFP4_STATIC, NVFP4_WEIGHTS, INT4)
+    for family in (
+        MXFP8,
+        FP8_BLOCK,
+        FP8_TENSOR,
+        FP8_CHANNEL,
+        NVFP4_TOKEN,
+        NVFP4_STATIC,
+        NVFP4_WEIGHTS,
+        MXFP4_WEIGHTS,
+        INT4,
+    )
 }
 
 _SEPARATE_SHARED = frozenset({*TRTLLM, "flashinfer_cutedsl", "experimental_sgl_trtllm"})
@@ -217,8 +230,7 @@ class Server:
         if not is_blackwell(self.contract.rollout):
             heard = declared and module.kind is not Kind.EXPERTS and self.release.declared_scales
             return declared if heard else "fp32 scales"
-        key = "moe-runner-backend" if module.kind is Kind.EXPERTS else "fp8-gemm-backend"
-        backend = str(self.files.arguments.get(key, "auto"))
+        backend = str(self.files.arguments.get(_backend_of(module, self.files.arguments), "auto"))
         scales = next((f"{word} scales" for word, (_, known) in BLOCK_BACKENDS.items() if backend in known), "")
         if not scales:
             return f"scales as the backend {backend} has them"
@@ -240,6 +252,13 @@ class Server:
         if declared in (None, known):
             return known, f"{SERVER_PATH}, kv-cache-dtype"
         return f"{known}, declared {declared},", f"{SERVER_PATH}, kv-cache-dtype, and {self.route.path}"
+
+
+def _backend_of(module: Module, arguments: Mapping[str, Any]) -> str:
+    """The argument that chooses the kernels of a module."""
+    if module.kind is not Kind.EXPERTS:
+        return "fp8-gemm-backend"
+    return DRAFT_RUNNER if module.draft and DRAFT_RUNNER in arguments else "moe-runner-backend"
 
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from precc_sglang.config import DIGEST_KEY, GROUP_SIZES
+from precc_sglang.config import DIGEST_KEY, EXPERTS_KEY, GROUP_SIZES, NVFP4_KEY
 from precc_sglang.grammar import algorithm
 from precc_sglang.reading.routing import Route
 from precc_sglang.refusal import unreadable
@@ -16,6 +16,7 @@ from precc_sglang.refusal import unreadable
 _LISTS = frozenset({"ignore", "exclude_modules", "modules_to_not_convert"})
 _CACHES = frozenset({"kv_cache_quant_algo", "kv_cache_scheme"})
 _FP8 = frozenset({"fmt", "activation_scheme", "weight_block_size", "scale_fmt", "ignored_layers", *_LISTS, *_CACHES})
+_EXPERTS = frozenset({EXPERTS_KEY, NVFP4_KEY, "group_size", "quantized_layers"})
 _MODELOPT = frozenset({"group_size", *_LISTS, *_CACHES})
 _COMPRESSED = frozenset({"format", "quantization_status", "config_groups", "ignore", "kv_cache_scheme"})
 
@@ -26,6 +27,7 @@ KEYS: Mapping[str, frozenset[str]] = {
     "modelopt_fp4": _MODELOPT,
     "modelopt_mixed": _MODELOPT | {"quantized_layers"},
     "compressed-tensors": _COMPRESSED,
+    "mxfp4": frozenset({"modules_to_not_convert"}),
 }
 """The keys of each method beside its name, its algorithm and the digest."""
 
@@ -41,16 +43,21 @@ ONLY: Mapping[str, tuple[object, ...]] = {
 _GROUP = frozenset({"targets", "format", "weights", "input_activations", "output_activations"})
 
 
-def check_words(found: Route) -> None:
-    """This refuses keys and values that precc does not write and does not read (P502). Raises Unsupported."""
-    problem = next(_problems(found), None)
+def check_words(found: Route, knows_experts: bool = False) -> None:
+    """This refuses keys and values that precc does not write and does not read (P502). Raises Unsupported.
+
+    `knows_experts` is a class whose `fp8` config may say what its experts are in.
+    """
+    problem = next(_problems(found, knows_experts), None)
     if problem is not None:
         raise unreadable(f"{found.path} {problem}", "compile again")
 
 
-def _problems(found: Route) -> Iterator[str]:
+def _problems(found: Route, knows_experts: bool) -> Iterator[str]:
     config = found.config
     known = KEYS.get(found.method)
+    if known is not None and knows_experts:
+        known |= _EXPERTS
     if known is None:
         return
     for key, value in config.items():

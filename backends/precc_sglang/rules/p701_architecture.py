@@ -1,7 +1,7 @@
 """SGLang: the model's class is not modelled.
 
 Which names a quantization config must use is a fact of SGLang's class for the model. precc knows those that
-the message lists. DeepSeek-V4's is none of them: its loader rewrites and merges weights that no other class has.
+the message lists.
 
 Compile for the other targets only:
 

@@ -1,7 +1,7 @@
 """SGLang: the next-token draft model discards an NVFP4 config.
 
-The draft classes of DeepSeek and GLM-4 drop a ModelOpt FP4 config and build every layer unquantized: an MTP layer
-stored in NVFP4 cannot be loaded.
+The draft classes of DeepSeek, GLM and Qwen3.5 drop a ModelOpt FP4 config and build every layer unquantized: an MTP
+layer stored in NVFP4 cannot be loaded. That of Nemotron-H keeps it.
 
 ```prec expect=P701 model=deepseek-v3
 targets: sglang
@@ -37,7 +37,7 @@ SEVERITY = Severity.ERROR
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """One finding for all NVFP4 weights of MTP layers."""
     choice = choice_of(contract)
-    if choice is None:
+    if choice is None or not choice.built.drops_nvfp4_draft:
         return
     draft = [
         entry

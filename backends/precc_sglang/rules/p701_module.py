@@ -1,8 +1,9 @@
 """SGLang: this module is never quantized.
 
 Embeddings, routers, expert gates, the MTP's `eh_proj` and the indexer's `weights_proj` are built without a
-quantization config: their weights are read as BF16 whatever the config says. An LM head takes weight-only NVFP4 and
-nothing else, and not at all where it is tied to the embedding or in Mixtral.
+quantization config: their weights are read as BF16 whatever the config says. An LM head takes ModelOpt's formats
+(weight-only NVFP4; NVFP4 and FP8 with static input scales) and nothing else, and not at all where it is tied to the
+embedding or in Mixtral. Nemotron-H's `eh_proj` is built with a config.
 
 ```prec expect=P701 model=qwen3-30b-a3b
 targets: sglang

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
 from precc.diagnostics import Diagnostic, Severity
+from precc_sglang.classes import QKV_A
 from precc_sglang.families import FP8_TENSOR, NVFP4_STATIC, NVFP4_TOKEN, NVFP4_WEIGHTS, family_of
 from precc_sglang.methods import choice_of
-from precc_sglang.names import QKV_A
 from precc_sglang.refusal import refuse
 
 CODE = "P701"

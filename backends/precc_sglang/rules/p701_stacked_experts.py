@@ -3,7 +3,7 @@
 Quantized experts are stored one by one, each with its scales. The loader of gpt-oss looks for `experts.gate_up_proj`
 and `experts.down_proj`; names with an expert's number are passed over without a word, and the experts stay as they were
 allocated. Its attention, router and LM head are built without a quantization config, so that nothing is left to
-quantize.
+quantize. Only MXFP4 is stored, and loaded, as a stack.
 
 ```prec expect=P701 model=gpt-oss-20b
 targets: sglang
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic, Severity
-from precc_sglang.families import UNQUANTIZED
+from precc_sglang.families import MXFP4_WEIGHTS, UNQUANTIZED
 from precc_sglang.methods import choice_of
 from precc_sglang.names import Kind
 from precc_sglang.refusal import refuse
@@ -39,11 +39,15 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     choice = choice_of(contract)
     if choice is None or choice.built.loads_single_experts:
         return
-    lost = [entry for _, entry, family in choice.entries(Kind.EXPERTS) if family not in (None, UNQUANTIZED)]
+    lost = [entry for _, entry, family in choice.entries(Kind.EXPERTS) if family not in _STACKED]
     yield from refuse(
         contract,
         CODE,
         lost,
         f"loads no quantized experts in {choice.built.name}: it knows them stacked in one tensor, without scales",
-        "leave the experts in `bf16`, or leave `sglang` out of `targets:`",
+        "write `weight mxfp4, train bf16` for all experts or leave them in `bf16`, or leave `sglang` out of `targets:`",
     )
+
+
+_STACKED = (None, UNQUANTIZED, MXFP4_WEIGHTS)
+"""What a stack is stored in; None has its own finding."""

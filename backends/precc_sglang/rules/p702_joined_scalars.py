@@ -9,6 +9,9 @@ targets: sglang
 @linear_attention: weight nvfp4, input bf16, train bf16
 ```
 
+The input projection of a Mamba-2 mixer is such a layer too. There ModelOpt's methods for NVFP4 and FP8 with quantized
+inputs fill every place, and weight-only NVFP4 does not.
+
 MXFP8 and block FP8 have no such scale. Qwen3.5 stores the projections apart, and their scales find their places:
 
 ```prec model=qwen3.5-35b-a3b
@@ -35,6 +38,9 @@ SEVERITY = Severity.ERROR
 JOINED = frozenset({"qkvz", "ba"})
 """The parts of tensors that SGLang loads whole into a layer of several outputs."""
 
+JOINED_IN_MAMBA = "in"
+"""The one whose scale goes into every place, but for weight-only NVFP4."""
+
 
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """One finding for all joined projections with a scale of their own."""
@@ -44,7 +50,8 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     joined = [
         entry
         for _, entry, family in choice.entries(Kind.LINEAR)
-        if entry.tensor.part in JOINED and (family in (FP8_TENSOR, NVFP4_WEIGHTS) or is_w4a4(family))
+        if (entry.tensor.part in JOINED and (family in (FP8_TENSOR, NVFP4_WEIGHTS) or is_w4a4(family)))
+        or (entry.tensor.part == JOINED_IN_MAMBA and family is NVFP4_WEIGHTS)
     ]
     yield from refuse(
         contract,

@@ -41,7 +41,8 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
     members = [
         entry
         for module, entry, family in choice.entries()
-        if family is FP8_TENSOR and (len(module.shards) > 1 or module.kind is Kind.EXPERTS)
+        if family is FP8_TENSOR
+        and (len(module.shards) > 1 or (module.kind is Kind.EXPERTS and choice.is_gated(module)))
     ]
     yield from refuse(
         contract,

@@ -85,9 +85,18 @@ def building(kind: Any, settings: Any, config: Any) -> Iterator[None]:
     from sglang.srt.model_loader import loader
     from sglang.srt.runtime_context import get_device, get_model
 
+    _rotate_unscaled()
     shared = loader.resolve_shared_experts_config(kind, settings.hf_config, config)
     with get_device().override(device="cpu"), get_model().override(shared_experts=shared):
         yield
+
+
+def _rotate_unscaled() -> None:
+    """This has a rotary embedding without scaling built as on a GPU: for a CPU SGLang has scaled ones alone."""
+    from sglang.srt.layers.rotary_embedding import factory
+
+    scaled: Any = factory.get_rope_cpu
+    factory.get_rope_cpu = lambda *asked: scaled(*asked) if asked[5] else factory.get_rope(*asked[:-1])
 
 
 def load(model: Any, weights: Any) -> None:
@@ -95,4 +104,5 @@ def load(model: Any, weights: Any) -> None:
     import torch
     from sglang.srt.model_loader import loader
 
+    model._mhc_prewarmed_at_load = True  # DeepSeek-V4 compiles kernels at the end of its first load
     loader.DefaultModelLoader.load_weights_only(model, weights, torch.device("cpu"))

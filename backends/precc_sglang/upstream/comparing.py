@@ -16,6 +16,7 @@ from precc_sglang.methods import Choice
 from precc_sglang.names import Kind
 from precc_sglang.served import Served, served
 from precc_sglang.upstream.expected import (
+    BLOCKS,
     Holder,
     held,
     held_entries,
@@ -33,11 +34,17 @@ DECIDES, STOPS = "P511", "P512"
 WIDER = frozenset({("BF16", "F32"), ("F16", "F32")})
 """Conversions that keep every value: SGLang holds some routers and their biases in FP32."""
 
+SAME_BITS = ("I8", "U8")
+"""Codes that a loader takes for signed ones on their way into a parameter of unsigned ones."""
+
 PLACEHOLDER = ("I64", "BF16")
 """An expert layer keeps the shapes of packed weights in the server's dtype, and never reads them."""
 
 NORMS = ("F32", "BF16")
 """SGLang keeps norms that are stored in FP32 in the server's dtype."""
+
+KERNEL_WIDTH = 128
+"""What the width of an expert is rounded up to for FlashInfer's TensorRT-LLM kernels."""
 
 SHARED_WITH_TARGET = frozenset({Role.EMBEDDING, Role.LM_HEAD})
 """What a draft model takes from the model it drafts for, once both are loaded."""
@@ -205,7 +212,7 @@ def apart(runs: Served, wanted: Served) -> tuple[str, str]:
 def _compare_parameter(holder: Holder, word: str, wanted: Parameter, built: Built, found: Found) -> None:
     held_as = built.parameters.get(word)
     norm = all(entry.tensor.role is Role.NORM for entry in holder.entries)
-    if held_as is not None and any(_holds(held_as, laid, norm) for laid in _laid_out(holder, wanted)):
+    if held_as is not None and any(_holds(held_as, laid, norm) for laid in _laid_out(holder, word, wanted)):
         return
     said = "no such parameter" if held_as is None else str(held_as)
     for entry in holder.entries:
@@ -213,14 +220,32 @@ def _compare_parameter(holder: Holder, word: str, wanted: Parameter, built: Buil
         found.add(entry, "would hold", after, "in the parameters of each module")
 
 
-def _laid_out(holder: Holder, wanted: Parameter) -> Iterator[Parameter]:
-    """A parameter as it may be laid out: some kernels want the packed integers of experts by columns."""
+def _laid_out(holder: Holder, word: str, wanted: Parameter) -> Iterator[Parameter]:
+    """A parameter as it may be laid out.
+
+    Some kernels want experts in whole blocks, zeros behind their rows or columns, or packed integers by columns.
+    """
     yield wanted
     if holder.module is not None and holder.module.kind is Kind.EXPERTS and len(wanted.shape) == 3:
+        yield from _padded(holder, word, wanted)
         family = family_of(holder.entries[0].decision)
         if family is not None and family.name == INT4.name:
             experts, rows, columns = wanted.shape
             yield Parameter(wanted.dtype, (experts, columns, rows))
+
+
+def _padded(holder: Holder, word: str, wanted: Parameter) -> Iterator[Parameter]:
+    """A part of all experts with their width, the rows of gate and up and the columns of down, made a multiple."""
+    down = next((entry.tensor for entry in holder.entries if entry.tensor.part == "down"), None)
+    if down is None:
+        return
+    width = down.shape[down.contraction]
+    padded = -(-width // KERNEL_WIDTH) * KERNEL_WIDTH
+    experts, rows, columns = wanted.shape
+    if word.startswith("w13"):
+        yield Parameter(wanted.dtype, (experts, rows * padded // width, columns))
+    else:
+        yield Parameter(wanted.dtype, (experts, rows, columns * padded // width))
 
 
 def _holds(held_as: Parameter, wanted: Parameter, norm: bool) -> bool:
@@ -232,7 +257,7 @@ def _holds(held_as: Parameter, wanted: Parameter, norm: bool) -> bool:
 def _is_harmless(stored: str, held_as: str, norm: bool) -> bool:
     """Whether a conversion keeps every value, is into a placeholder, or is one that SGLang makes of every norm."""
     types = stored, held_as
-    return types in WIDER or types == PLACEHOLDER or (norm and types == NORMS)
+    return types in WIDER or types in (PLACEHOLDER, SAME_BITS) or (norm and types == NORMS)
 
 
 # --- loading -----------------------------------------------------------------------------------------
@@ -284,7 +309,8 @@ def _written(case: Case, entry: Entry) -> list[str]:
     module = next(tensor.modules())
     if tensor.parameter != "weight":
         parent, _, own = f"{module}.{tensor.parameter}".rstrip(".").rpartition(".")
-        return [word for word in case.written.get(parent, ()) if word == own]
+        named = {own: own, **{f"{own}_{said}": word for word, said in BLOCKS.items() if tensor.stacked}}
+        return [named[word] for word in case.written.get(parent, ()) if word in named]
     return [word for word in case.written.get(module, ()) if word != "bias"]
 
 
@@ -302,6 +328,8 @@ def _compare_others(case: Case, found: Found) -> None:
     known = {f"{holder.name}.{word}" for holder in case.small_holders for word in holder.parameters}
     for loaded in (case.seen.loaded, case.seen.loaded_draft):
         for name in sorted(set(loaded.unwritten) - known if loaded is not None else ()):
+            if name.rpartition(".")[0] in case.choice.built.idle:
+                continue
             found.common.append(
                 error(
                     DECIDES,

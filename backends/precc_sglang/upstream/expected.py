@@ -10,9 +10,10 @@ from precc.contract import Contract, Entry
 from precc.formats import StoredPart, stored_parts
 from precc.graph.model import EXPERT, Tensor
 from precc.syntax.words import Role
-from precc_sglang.families import FP8_TENSOR, UNQUANTIZED, family_of
+from precc_sglang.classes import TOWERS, ModelClass
+from precc_sglang.families import FP8_TENSOR, MXFP4_WEIGHTS, NVFP4_STATIC, UNQUANTIZED, family_of
 from precc_sglang.methods import Choice
-from precc_sglang.names import TOWERS, Kind, ModelClass, Module, module_of
+from precc_sglang.names import Kind, Module, module_of
 from precc_sglang.upstream.wire import Parameter, Shape
 
 CODES_A_WORD = 8
@@ -29,13 +30,28 @@ STACKED: dict[str, tuple[str, ...]] = {"gate_up": ("gate", "up"), "down": ("down
 STACKED_BIASES = {"gate_up_proj_bias": "w13_weight_bias", "down_proj_bias": "w2_weight_bias"}
 """The biases of stacked experts, and the parameters of the expert layer that hold them."""
 
-JOINED = {"qkv": 3, "qkvz": 4, "ba": 2}
-"""How many projections of a gated delta net one tensor holds, by its part."""
+BLOCKS = {"weight": "blocks", "weight_scale": "scales"}
+"""The parts of a stack of MXFP4 experts, and the words that its own name goes on with in a checkpoint."""
+
+PAIRS_A_BLOCK = 16
+"""Bytes of MXFP4 codes under one scale, which stand on an axis of their own in a checkpoint."""
+
+JOINED = {"qkv": 3, "qkvz": 4, "ba": 2, "in": 5}
+"""How many projections of a gated delta net or a Mamba-2 mixer one tensor holds, by its part."""
+
+CORRECTION = "e_score_correction_bias"
+"""What a router's own `bias` is loaded as: it corrects the choice of experts, and is no bias of the layer."""
 
 ONE_INPUT_SCALE = frozenset({(FP8_TENSOR.name, "w13_input_scale")})
 """Scales that an expert layer has once for gate and up together."""
 
-OUTSIDE_DECODER = frozenset({"enorm", "hnorm", "eh_proj", "shared_head", "embed_tokens"})
+LISTED = frozenset({(NVFP4_STATIC.name, "w13_input_scale"), (FP8_TENSOR.name, "w13_weight_scale")})
+"""Scales that an expert layer has in a list for each expert, of one where there is no gate."""
+
+OUTSIDE_DECODER = frozenset(
+    {"enorm", "hnorm", "eh_proj", "e_proj", "h_proj", "shared_head", "embed_tokens", "final_layernorm"}
+    | {f"hc_head_{word}" for word in ("fn", "base", "scale")}
+)
 """What a draft model holds beside its decoder layer."""
 
 
@@ -59,17 +75,23 @@ def held_entries(contract: Contract, built: ModelClass) -> list[Entry]:
 
 
 def holders(contract: Contract, choice: Choice) -> list[Holder]:
-    """The modules that hold a contract's tensors, in order."""
+    """The modules that hold a contract's tensors, in order.
+
+    Of several MTP layers that of the first: each runs in a draft model of its own, under the same names.
+    """
     found: dict[tuple[bool, str, bool], Holder] = {}
     for entry in held_entries(contract, choice.built):
         tensor = entry.tensor
+        if tensor.mtp and tensor.outer_depth > 1:
+            continue
         module = module_of(tensor, choice.built)
         for name in _held_in(tensor, module, choice.built):
             key = tensor.mtp is not None, name, tensor.is_gemm
             holder = found.setdefault(key, Holder(name, tensor.mtp is not None, module))
             holder.entries.append(entry)
     for holder in found.values():
-        holder.parameters = _parameters(holder)
+        named = _parameters(holder).items()
+        holder.parameters = {choice.built.placed((word,))[-1]: parameter for word, parameter in named}
     return list(found.values())
 
 
@@ -81,20 +103,21 @@ def _held_in(tensor: Tensor, module: Module | None, built: ModelClass) -> Iterat
     elif EXPERT in path:
         yield from (".".join(path).replace(EXPERT, str(expert)) for expert in tensor.experts or ())
     else:
-        *parents, last = path if tensor.parameter else path[:-1]
+        path = path if tensor.parameter else path[:-1]
         fuses = tensor.outer in TOWERS or built.bars(tensor)
         never = module is not None and module.kind is Kind.NEVER and not fuses
-        yield ".".join((*parents, last if never else built.part_of.get(last, last)))
+        fused = None if never else built.fused(path)
+        yield ".".join(path) if fused is None else fused[0]
 
 
 def _path(tensor: Tensor, built: ModelClass) -> tuple[str, ...]:
     """Where a tensor stands in SGLang's tree; the decoder layer of a draft model has a name of its own."""
     if tensor.mtp is None or tensor.outer_depth == 1:
         return built.placed(tensor.path)
-    below = tensor.path[tensor.outer_depth :]
+    below = built.drafted(tensor.path[tensor.outer_depth :])
     if tensor.role is Role.LM_HEAD:
         return ("lm_head",)
-    return ("model", *below) if below[0] in OUTSIDE_DECODER else ("model", "decoder", *below)
+    return ("model", *below) if below[0] in OUTSIDE_DECODER else ("model", built.draft_layer, *below)
 
 
 # --- parameters --------------------------------------------------------------------------------------
@@ -108,8 +131,10 @@ def _parameters(holder: Holder) -> dict[str, Parameter]:
     for entry in chain.from_iterable(map(held_apart, holder.entries)):
         half = HALVES[entry.tensor.part] if experts else ""
         for word, parameter in held(entry):
-            parts.setdefault(half + word, []).append((parameter, entry))
+            named = CORRECTION if entry.tensor.role is Role.ROUTER and word == "bias" else word
+            parts.setdefault(half + named, []).append((parameter, entry))
     if not experts:
+        parts = {word: list(_with_values(group)) for word, group in parts.items()}
         fused = {word: _fused(list(chain.from_iterable(map(_slots, group)))) for word, group in parts.items()}
         return {STACKED_BIASES.get(word, word): parameter for word, parameter in fused.items()}
     return {word: _of_experts(word, group) for word, group in parts.items()}
@@ -130,8 +155,9 @@ def _unstacked(entry: Entry) -> Iterator[Entry]:
 
 
 def parts_stacks(contract: Contract) -> bool:
-    """Whether a checkpoint holds experts one by one: all of them, if those of some stack are quantized."""
-    return any(entry.decision.weight.is_quantized and entry.tensor.stacked for entry in contract.entries)
+    """Whether a checkpoint holds experts one by one: all, if those of some stack are quantized, but in MXFP4."""
+    quantized = (entry for entry in contract.entries if entry.decision.weight.is_quantized and entry.tensor.stacked)
+    return any(family_of(entry.decision) is not MXFP4_WEIGHTS for entry in quantized)
 
 
 def stored_entries(entry: Entry, apart: bool) -> Iterator[Entry]:
@@ -158,6 +184,14 @@ def _stored(entry: Entry) -> list[StoredPart]:
 def _packed(codes: StoredPart) -> Shape:
     *rows, columns = codes.shape
     return (*rows, -(-2 * columns // CODES_A_WORD))
+
+
+def _with_values(group: Sequence[tuple[Parameter, Entry]]) -> Iterator[tuple[Parameter, Entry]]:
+    """The parts of a fused layer, keys once more where they are the values as well."""
+    yield from group
+    parts = {entry.tensor.part: (parameter, entry) for parameter, entry in group}
+    if "q" in parts and "k" in parts and "v" not in parts:
+        yield parts["k"]
 
 
 def _slots(held_as: tuple[Parameter, Entry]) -> Iterator[Parameter]:
@@ -190,7 +224,8 @@ def _of_experts(word: str, group: Iterable[tuple[Parameter, Entry]]) -> Paramete
     experts = max(counted.values())
     one = _fused(list(shapes.values()))
     if one.shape == (len(shapes),):
-        once = len(shapes) == 1 or (family.name, word) in ONE_INPUT_SCALE
+        listed = len(shapes) > 1 or (family.name, word) in LISTED
+        once = not listed or (family.name, word) in ONE_INPUT_SCALE
         return Parameter(one.dtype, (experts,) if once else (experts, len(shapes)))
     return Parameter(one.dtype, (experts, *one.shape))
 
@@ -204,13 +239,23 @@ def checkpoint(contract: Contract) -> dict[str, Parameter]:
     for entry in chain.from_iterable(stored_entries(entry, apart) for entry in contract.entries):
         for module in entry.tensor.modules():
             for word, parameter in held(entry):
-                tensors[stored_name(entry.tensor, module, word)] = parameter
+                tensors[stored_name(entry.tensor, module, word)] = _on_disk(entry.tensor, word, parameter)
     return tensors
 
 
+def _on_disk(tensor: Tensor, word: str, parameter: Parameter) -> Parameter:
+    """A stored part as its writer shapes it: the codes of a stack in MXFP4 have an axis of blocks."""
+    if not tensor.stacked or BLOCKS.get(word) != "blocks":
+        return parameter
+    *lead, columns = parameter.shape
+    return Parameter(parameter.dtype, (*lead, columns // PAIRS_A_BLOCK, PAIRS_A_BLOCK))
+
+
 def stored_name(tensor: Tensor, module: str, word: str) -> str:
-    """The name of one stored part of a tensor; a bare parameter has its path's."""
-    return f"{module}.{word}" if tensor.parameter else module
+    """The name of one stored part of a tensor; a bare parameter has its path's, which those of MXFP4 go on from."""
+    if tensor.parameter:
+        return f"{module}.{word}"
+    return f"{module}_{BLOCKS[word]}" if tensor.stacked and word in BLOCKS else module
 
 
 def filled(found: Iterable[Holder]) -> frozenset[str]:

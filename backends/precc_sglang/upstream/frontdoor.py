@@ -16,6 +16,7 @@ RESOLVED = {
     "moe-runner-backend": "moe_runner_backend",
     "fp8-gemm-backend": "fp8_gemm_runner_backend",
     "kv-cache-dtype": "kv_cache_dtype",
+    "speculative-moe-runner-backend": "speculative_moe_runner_backend",
 }
 """What the engine settles on, by our names and its own."""
 
@@ -152,7 +153,7 @@ def _recorded(kind: Any, asked: dict[int, str]) -> Iterator[None]:
 
 
 def modules(made: Any, asked: Mapping[int, str]) -> Modules:
-    """The modules of a model that hold parameters or have a method, by name."""
+    """The modules of a model that hold parameters or stored buffers, or have a method, by name."""
     config = getattr(made, "quant_config", None)
     found = {}
     for name, module in made.named_modules():
@@ -165,8 +166,16 @@ def modules(made: Any, asked: Mapping[int, str]) -> Modules:
 
 
 def _parameters(module: Any) -> Iterator[tuple[str, Parameter]]:
-    for name, value in module.named_parameters(recurse=False):
+    for name, value in (*module.named_parameters(recurse=False), *stored_buffers(module)):
         yield name, Parameter(dtype_word(value.dtype), tuple(value.shape))
+
+
+def stored_buffers(module: Any, recurse: bool = False) -> Iterator[tuple[str, Any]]:
+    """The buffers that a checkpoint may fill, by name, those of inner modules too if it shall `recurse`."""
+    for prefix, holder in module.named_modules() if recurse else (("", module),):
+        for name, value in holder.named_buffers(recurse=False):
+            if name not in holder._non_persistent_buffers_set:
+                yield f"{prefix}.{name}" if prefix else name, value
 
 
 DTYPES = {
@@ -220,6 +229,7 @@ def _nvfp4_experts(method: Any, config: Any) -> str:
 _METHODS: Mapping[str, str | Callable[[Any, Any], str]] = {
     "Fp8LinearMethod": _fp8,
     "Fp8MoEMethod": _fp8,
+    "Mxfp4MoEMethod": "mxfp4_weights",
     "ModelOptFp8LinearMethod": "fp8_tensor",
     "ModelOptFp8MoEMethod": "fp8_tensor",
     "ModelOptNvFp4A16LinearMethod": "nvfp4_weights",

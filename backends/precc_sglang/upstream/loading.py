@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from precc_sglang.upstream.frontdoor import DTYPES, Made
+from precc_sglang.upstream.frontdoor import DTYPES, Made, stored_buffers
 from precc_sglang.upstream.recorder import Recorder
 from precc_sglang.upstream.releases import boot
 from precc_sglang.upstream.wire import Loaded, Parameter
@@ -44,7 +44,7 @@ def load(made: Made, initial: Callable[[str], bool]) -> Loaded:
     for name in poisoned:
         _bytes(parameters[name]).fill_(POISON)
     words = {getattr(torch, name): word for name, word in DTYPES.items()}
-    recorder = Recorder(parameters, words)
+    recorder = Recorder({**parameters, **dict(stored_buffers(made.model, recurse=True))}, words)
     weights = loader.DefaultModelLoader(LoadConfig())._get_all_weights(made.settings, made.model)
     with _one_thread(), recorder, torch.no_grad():
         boot().load(made.model, recorder.watch(weights))

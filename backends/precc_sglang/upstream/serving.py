@@ -10,7 +10,7 @@ from precc_sglang import environment as env
 from precc_sglang.families import FP8_BLOCK, NVFP4_STATIC, NVFP4_TOKEN
 from precc_sglang.names import Kind, Module
 from precc_sglang.served import CACHED_PARTS, EXACT, SCALING, Served, has_dtype
-from precc_sglang.server import BLOCK_BACKENDS, RUNNERS
+from precc_sglang.server import BLOCK_BACKENDS, DRAFT_RUNNER, RUNNERS
 from precc_sglang.upstream.wire import Built, Seen
 
 DTYPES = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "F8_E4M3": "fp8"}
@@ -66,9 +66,14 @@ class Server:
         if not self.blackwell:
             return wanted.inputs
         key = "moe-runner-backend" if module.kind is Kind.EXPERTS else "fp8-gemm-backend"
+        if module.draft and module.kind is Kind.EXPERTS and self.backends.get(DRAFT_RUNNER, "None") not in _UNSAID:
+            key = DRAFT_RUNNER
         backend = self.backends.get(key, "auto")
         scales = next((word for word, (_, known) in BLOCK_BACKENDS.items() if backend in known), None)
         return f"{scales} scales" if scales else f"scales as the backend {backend} has them"
+
+
+_UNSAID = ("None", "auto")
 
 
 def _parts(built: Built) -> Iterator[str]:

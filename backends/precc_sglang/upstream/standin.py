@@ -13,16 +13,26 @@ from typing import Any
 def install() -> None:
     """This puts stand-ins in place of what is missing, before SGLang is imported.
 
-    torchvision (imported, never used), vllm's rotary embedding (an attribute), and triton (SGLang brings a stand-in
-    of its own, for platforms without it).
+    torchvision and the web server (imported, never used), vllm's rotary embedding (an attribute), and triton (SGLang
+    brings a stand-in of its own, for platforms without it). Megatron-Core, which SGLang's dumper takes along where it
+    finds it, counts as absent: it may want a TransformerEngine that loads.
     """
     import torch
 
     torch.set_num_threads(1)
     _torchvision()
+    _web_server()
+    _open(sys).modules["megatron.core"] = None
     _module("vllm", package=True)
     _module("vllm._custom_ops").rotary_embedding = None  # type: ignore[attr-defined]
     _triton()
+
+
+def register() -> None:
+    """This registers, once SGLang is imported, the method that it has on a GPU and not on every other platform."""
+    from sglang.srt.layers import quantization
+
+    quantization.QUANTIZATION_METHODS.setdefault("mxfp4", quantization.Mxfp4Config)
 
 
 def _module(name: str, package: bool = False) -> ModuleType:
@@ -52,10 +62,25 @@ def _torchvision() -> None:
     vision = _module("torchvision", package=True)
     vision.__version__ = "0.28.0"  # type: ignore[attr-defined]
     for name in ("transforms", "transforms.v2", "transforms.functional", "transforms.v2.functional", "io", "ops"):
-        module = _module(f"torchvision.{name}", package=True)
-        module.__getattr__ = lambda word: getattr(_Anything(), word)  # type: ignore[method-assign]
+        module = _anything(f"torchvision.{name}")
         parent, _, last = f"torchvision.{name}".rpartition(".")
         setattr(sys.modules[parent], last, module)
+
+
+def _anything(name: str) -> ModuleType:
+    """A module that has whatever is asked of it."""
+    module = _module(name, package=True)
+    module.__getattr__ = lambda word: getattr(_Anything(), word)  # type: ignore[method-assign]
+    return module
+
+
+def _web_server() -> None:
+    """Some model classes import the runner of models, and that the server around it."""
+    for package, more in (("uvicorn", ()), ("fastapi", ("fastapi.responses",))):
+        if find_spec(package) is None:
+            _anything(package)
+            for name in more:
+                _anything(name)
 
 
 def _triton() -> None:

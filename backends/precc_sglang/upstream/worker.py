@@ -27,9 +27,10 @@ UNSTORED = (
     "g_idx_sort_indices",
     "experts.w13_weight_shape",
     "experts.w2_weight_shape",
+    "topk.tid2eid",
 )
 """Parameters that no checkpoint of ours fills: computed after loading, of a KV cache without scales, of an order of
-activations, a placeholder whose value is never used."""
+activations, a placeholder whose value is never used, a table of integers that routes tokens, which is no weight."""
 
 
 def judge(job: Job) -> Seen:
@@ -118,6 +119,7 @@ def loaded() -> str | None:
         import sglang.srt.models.registry
         from sglang.srt.model_loader import loader  # noqa: F401
 
+        standin.register()
         boot().start()
         sglang.srt.models.registry.ModelRegistry.get_supported_archs()
     except Exception as problem:

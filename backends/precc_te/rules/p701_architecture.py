@@ -1,7 +1,9 @@
 """Megatron-Core has no such model.
 
-A recipe is matched against the linear layers that Megatron-Core builds. Of DeepSeek-V4 it builds none: neither its
-attention over compressed keys nor its hyper-connections are there, in no version that is modelled.
+A recipe is matched against the linear layers that Megatron-Core's `GPTModel` builds. Of DeepSeek-V4 it builds none:
+neither its attention over compressed keys nor its hyper-connections are there, in no version that is modelled. Nor does
+it build the layers of Gemma 4, MiMo-V2 or MiniMax-M3. Layers with one mixer each, as Nemotron-H has them, are another
+class's, whose names are not modelled.
 
 ```prec expect=P701 model=deepseek-v4-flash
 targets: te
@@ -23,7 +25,13 @@ CODE = "P701"
 NAME = "te-architecture"
 SEVERITY = Severity.ERROR
 
-MISSING = {"deepseek_v4": "no attention over compressed keys, and no hyper-connections"}
+MISSING = {
+    "deepseek_v4": "no attention over compressed keys, and no hyper-connections",
+    "nemotron_h": "no layers of one mixer each in its `GPTModel`, and its hybrid model is not modelled",
+    "gemma4": "no attention whose keys are its values, and no dense MLP beside routed experts",
+    "minimax_m3": "no indexer that reads hidden states and picks blocks of keys",
+    "mimo_v2": "no attention whose values are narrower than its keys, nor one with heads of its own where it slides",
+}
 """What Megatron-Core lacks of a family, in all modelled versions."""
 
 

@@ -80,6 +80,15 @@ def layer_list(fact: str, *, key: str = "") -> Field:
     return Field(fact, key or fact, valid, "a list of layer numbers", ())
 
 
+def pattern(fact: str, *, key: str = "") -> Field:
+    """A field that says 0 or 1 of each layer."""
+
+    def valid(value: object) -> bool:
+        return isinstance(value, list) and len(value) <= MAX_LAYERS and all(is_integer(word, 0, 1) for word in value)
+
+    return Field(fact, key or fact, valid, "a list of 0 and 1, one a layer")
+
+
 def word_list(fact: str, allowed: tuple[str, ...], default: Any = ()) -> Field:
     """A field that lists one of a few words for each layer; none when absent, or the default."""
 
