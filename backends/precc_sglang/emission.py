@@ -15,6 +15,7 @@ from precc_sglang.methods import Choice, choice_of
 from precc_sglang.paths import CONFIG_PATH, ENVIRONMENT_PATH, LEGACY_PATH, SERVER_PATH, SHELL_PATH
 from precc_sglang.refusal import engine
 from precc_sglang.server import server_text
+from precc_sglang.versions import version_that
 
 
 def artifacts(contract: Contract) -> Iterator[Artifact]:
@@ -39,12 +40,16 @@ def _choice(contract: Contract) -> Choice:
 
 
 def unknown_architecture(contract: Contract) -> Diagnostic:
-    """The refusal of a model whose class is not modelled."""
+    """The refusal of a model whose class is not modelled, in the stated version or in any."""
+    architecture = contract.model.architecture
+    version = version_that(lambda release: architecture not in release.otherwise)
+    named = f"modelled are {', '.join(sorted(CLASSES))}"
     return error(
         "P701",
-        f"{engine(contract)}: the class for {contract.model.architecture} is not modelled",
+        f"{engine(contract)}: the class for {architecture} is not modelled",
         contract.entries[0].span if contract.entries else None,
-        help=f"modelled are {', '.join(sorted(CLASSES))}; leave `sglang` out of `targets`",
+        help=f"{f'state `rollout: sglang={version}`' if architecture in CLASSES else named}; or leave `sglang` out of "
+        "`targets`",
     )
 
 

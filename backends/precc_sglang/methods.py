@@ -44,15 +44,18 @@ MIXED = Method("modelopt_mixed", "modelopt_mixed", "MIXED_PRECISION")
 HYBRID = Method("fp8", "fp8", "MIXED_PRECISION")
 """Block FP8 with NVFP4 experts, as DeepSeek-V4 needs it: some of its weights are in FP8 under `fp8` alone."""
 
+PACKED = Method("compressed-tensors", "compressed-tensors")
+"""What compressed-tensors packs: integers, FP8 in channels; MXFP4 for a class that loads each expert by itself."""
+
 ALONE: dict[str, Method] = {
     MXFP8.name: Method("mxfp8", "mxfp8"),
     FP8_BLOCK.name: Method("fp8", "fp8"),
     FP8_TENSOR.name: Method("modelopt_fp8", "modelopt", "FP8"),
-    FP8_CHANNEL.name: Method("compressed-tensors", "compressed-tensors"),
+    FP8_CHANNEL.name: PACKED,
     NVFP4_TOKEN.name: Method("modelopt_fp4", "modelopt", "NVFP4"),
     NVFP4_STATIC.name: Method("modelopt_fp4", "modelopt", "NVFP4"),
     NVFP4_WEIGHTS.name: Method("modelopt_fp4", "modelopt", "W4A16_NVFP4"),
-    INT4.name: Method("compressed-tensors", "compressed-tensors"),
+    INT4.name: PACKED,
     MXFP4_WEIGHTS.name: Method("mxfp4", "mxfp4"),
 }
 """The method when one family stands beside unquantized tensors only; a mix of one, where a version lacks it."""
@@ -120,14 +123,17 @@ def _are_nvfp4_experts(contract: Contract) -> bool:
 
 @lru_cache(maxsize=1)
 def choice_of(contract: Contract) -> Choice | None:
-    """How SGLang builds a contract's model; None for an unknown architecture.
+    """How SGLang builds a contract's model; None for an architecture that is unknown, or is in the stated version.
 
     A set of families without a method is taken for a mix, which a rule refuses.
     """
-    method = choose(quantized_families(contract.entries), release_of(contract.rollout)) or MIXED
+    release = release_of(contract.rollout)
+    method = choose(quantized_families(contract.entries), release) or MIXED
     built = class_of(contract.model, method.argument)
-    if built is None:
+    if built is None or contract.model.architecture in release.otherwise:
         return None
+    if method is ALONE[MXFP4_WEIGHTS.name] and built.mxfp4 == "packed":
+        method, built = PACKED, class_of(contract.model, PACKED.argument) or built
     if method is MIXED and built.fp8_beside_fp4 and _are_nvfp4_experts(contract):
         method, built = HYBRID, class_of(contract.model, HYBRID.argument) or built
     modules: dict[Module, list[Entry]] = {}

@@ -34,7 +34,8 @@ class Release:
     takes every module whose name contains it. `nested_names`: a mix finds `model.…` under `model.language_model.…`,
     and back. `fp4_over_fp8`: a four-bit method may be asked for over an FP8 checkpoint. `declared_scales`: `scale_fmt`
     decides the scales of block-FP8 inputs where no backend does. `scalar_shared_experts`: shared experts may have
-    static per-tensor FP8. `attention_dp` is the argument for ranks of attention data parallelism, and
+    static per-tensor FP8. `otherwise` are the classes that this version builds otherwise than `classes` says, or not.
+    `attention_dp` is the argument for ranks of attention data parallelism, and
     `attention_dp_switch` one that it needs beside it. `variables` decide precision in this version alone.
     """
 
@@ -52,6 +53,7 @@ class Release:
     fp4_over_fp8: bool = True
     declared_scales: bool = True
     scalar_shared_experts: bool = True
+    otherwise: frozenset[str] = frozenset()
     variables: tuple[str, ...] = ()
 
 
@@ -78,6 +80,9 @@ RELEASES: Mapping[str, Release] = {
         fp4_over_fp8=False,
         declared_scales=False,
         scalar_shared_experts=False,
+        otherwise=frozenset(
+            {"MiMoV2FlashForCausalLM", "MiniMaxM3SparseForConditionalGeneration", "NemotronHForCausalLM"}
+        ),
         variables=(
             "SGLANG_CUTLASS_MOE",
             "SGLANG_MASKED_GEMM_FAST_ACT",

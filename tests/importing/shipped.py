@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from precc.graph.catalogue import catalogue
-from precc.graph.model import ModelGraph
+from precc.graph.model import EXPERT, ModelGraph
 from precc.graph.reading import read_model
 from precc.importing.reading import Document, Source
 
@@ -39,6 +39,7 @@ MODELS = {
     "sgl-project--DeepSeek-V4-Pro-FP8": "deepseek-v4-pro",
     "moonshotai--Kimi-K2-Instruct": "kimi-k2",
     "moonshotai--Kimi-K2.5": "kimi-k2.5",
+    "moonshotai--Kimi-K3": "kimi-k3",
     "nvidia--DeepSeek-V3.1-NVFP4": "deepseek-v3",
     "nvidia--DeepSeek-V3.2-NVFP4": "deepseek-v3.2",
     "nvidia--GLM-5-NVFP4": "glm-5",
@@ -66,6 +67,7 @@ MODELS = {
     "nvidia--Qwen3.6-35B-A3B-NVFP4": "qwen3.5-35b-a3b",
     "openai--gpt-oss-120b": "gpt-oss-120b-bf16",
     "openai--gpt-oss-20b": "gpt-oss-20b-bf16",
+    "stepfun-ai--Step-3.7-Flash-FP8": "step-3.7-flash",
     "zai-org--GLM-5-FP8": "glm-5",
     "zai-org--GLM-5.1-FP8": "glm-5",
     "zai-org--GLM-5.2-FP8": "glm-5.2",
@@ -73,10 +75,7 @@ MODELS = {
 """Checkpoint → the model of the catalogue that has its tensors: those of GLM-5.1, DeepSeek-V3.1, Kimi-K2.6 and K2.7,
 and Qwen3.6 are those of GLM-5, DeepSeek-V3, Kimi-K2.5 and Qwen3.5."""
 
-UNKNOWN = {
-    "moonshotai--Kimi-K3": "Kimi-K3 is no family",
-    "stepfun-ai--Step-3.7-Flash-FP8": "no public configuration says how many heads Step-3.7 has where it slides",
-}
+UNKNOWN: dict[str, str] = {}
 """Checkpoints whose model has no graph here, each with the reason."""
 
 LAYERS: dict[tuple[str, str], tuple[int, ...]] = {
@@ -144,19 +143,15 @@ def _pair(text: str) -> tuple[str, dict[str, Any]]:
     return module, {"quant_algo": algorithm}
 
 
-_EXPERTS = ".experts.{}."
-
-
 def _names(checkpoint: str, text: str, count: int, graph: ModelGraph) -> Iterator[str]:
     if "{}" not in text:
         assert count == 1, text
         yield text
         return
-    if _EXPERTS in text:
-        experts = graph.expert_count
-        all_of_them = f".experts.{{0..{experts - 1}}}."
-        for name in _names(checkpoint, text.replace(_EXPERTS, all_of_them), count // experts, graph):
-            yield from (name.replace(all_of_them, f".experts.{expert}.") for expert in range(experts))
+    if text.count("{}") == 2:  # an entry for each expert of each layer
+        layered = text.replace("{}", "\0", 1).replace("{}", EXPERT).replace("\0", "{}")
+        for name in _names(checkpoint, layered, count // graph.expert_count, graph):
+            yield from (name.replace(EXPERT, str(expert)) for expert in range(graph.expert_count))
         return
     chosen = LAYERS.get((checkpoint, text)) or _layers(text, count, graph)
     if len(chosen) == count + graph.mtp_layers:  # the draft's layer has an entry of its own

@@ -11,7 +11,7 @@ from proof.subjects import MODELS, Subject, chosen, policies, small_model, sourc
 from rollout.older import VERSION, contract_of, older_folder
 from rollout.support import CONFIG, ENVIRONMENT, LEGACY, SERVER, differing, edited, emitted, errors, findings, refusal
 
-from precc.backend import Judgement
+from precc.backend import Judgement, Unsupported
 from precc.contract import Contract
 from precc.pipeline import Settings, compile_policy
 from precc_sglang import backend
@@ -44,8 +44,9 @@ def older() -> Iterator[Asked]:
 
 # --- every ready policy ------------------------------------------------------------------------------
 
-MIXES = {"mxfp8_attention_nvfp4_experts"}
-"""The ready policies that the older version cannot run wherever they have both of their formats."""
+UNSERVED = {"mxfp8_attention_nvfp4_experts", "mimo_v2", "minimax_m3", "nemotron_h", "deepseek_v4"}
+"""What the older version may refuse where the newest does not: the policy with two formats, the families whose classes
+it builds otherwise, and the one that mixes block FP8 with whatever a policy says of experts."""
 
 
 @pytest.mark.parametrize("subject", READY, ids=str)
@@ -55,7 +56,8 @@ def test_the_older_engine_runs_what_is_compiled_for_it(older: Asked, subject: Su
     made = compile_policy(source_of(subject.policy), small_model(subject.family), [backend], settings)
     refused = {finding.code for finding in made.findings if finding.is_error}
     if refused:
-        assert refused == {code.code for code in subject.refusals("sglang")} or subject.policy in MIXES
+        newest = {code.code for code in subject.refusals("sglang")}
+        assert refused == newest or UNSERVED & {subject.policy, subject.family}
         return
     assert made.binding is not None
     artifacts = {artifact.path: artifact.text for emission in made.emissions for artifact in emission.artifacts}
@@ -110,6 +112,19 @@ def test_what_only_the_newest_runs_is_refused_for_the_older(
     judged = older(contract, emitted(contract))
     assert any(said in finding.message for finding in judged.findings)
     assert judged.agree < judged.tensors
+
+
+@pytest.mark.parametrize("family", ["mimo_v2", "minimax_m3", "nemotron_h"])
+def test_a_class_that_only_the_newest_has_so_is_refused_for_the_older(family: str) -> None:
+    """With the version that serves it."""
+    policy = policies()["bf16"].text
+    contract = contract_of(policy, family, VERSION)
+    with pytest.raises(Unsupported) as stopped:
+        emitted(contract)
+    (said,) = stopped.value.findings
+    assert said.message == f"SGLang {VERSION}: the class for {contract.model.architecture} is not modelled"
+    assert f"`rollout: sglang={NEWEST}`" in str(said.help)
+    assert emitted(contract_of(policy, family, NEWEST))
 
 
 # --- what both run, each in its own way --------------------------------------------------------------
