@@ -7,14 +7,13 @@ and the shortest result taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
-from precc.formats import BF16, Decision, kept
+from precc.formats import BF16, Decision
 from precc.graph.model import ModelGraph
-from precc.importing.vocabulary import EVERYTHING, Key, Phrase, brackets, key_of, phrases
+from precc.importing.board import Board, Cell, Step, runs_of
+from precc.importing.vocabulary import Phrase, brackets, key_of, phrases
 from precc.importing.wanted import Wanted
 from precc.records import record
 from precc.resolve.bind import is_closed
@@ -50,36 +49,11 @@ _SELECTOR = 12
 """As many letters as another selector costs a reader."""
 
 
-@dataclass
-class Cell:
-    """All weights of one template in one layer: what is wanted, and what the rules so far give."""
-
-    key: Key
-    layer: int | None
-    wanted: Decision
-    left: Decision
-    is_open: bool
-    is_gemm: bool
-    now: Decision
-
-    @property
-    def is_wrong(self) -> bool:
-        return self.now != self.wanted
-
-
-class _Step(NamedTuple):
-    """A rule in the making: a phrase, the layers it is for (None for all), and the decision."""
-
-    phrase: Phrase
-    layers: frozenset[int] | None
-    decision: Decision
-
-
 def outline(decided: Sequence[Wanted], graph: ModelGraph) -> Outline:
     """The shortest outline that was found."""
     spoken = phrases((item.tensor for item in decided), graph.layers)
     cells = [_cell(item) for item in decided]
-    tried = [_outline(cells, default, spoken, graph.layers) for default in _defaults(decided)]
+    tried = [_outline(Board(cells, spoken, default), graph.layers) for default in _defaults(decided)]
     return min(tried, key=lambda found: found.length)
 
 
@@ -94,81 +68,28 @@ def _defaults(decided: Sequence[Wanted]) -> list[Decision]:
 
 def _cell(item: Wanted) -> Cell:
     tensor = item.tensor
-    is_open = not is_closed(tensor)
-    return Cell(key_of(tensor), tensor.layer, item.decision, item.left, is_open, tensor.is_gemm, item.left)
+    return Cell(key_of(tensor), tensor.layer, item.decision, item.left, not is_closed(tensor), tensor.is_gemm)
 
 
-def _outline(cells: list[Cell], default: Decision, spoken: tuple[Phrase, ...], layers: int) -> Outline:
-    _start(cells, default)
-    steps: list[_Step] = []
-    while wrong := [cell for cell in cells if cell.is_wrong]:
-        step = _best(wrong, cells, spoken)
+def _outline(board: Board, layers: int) -> Outline:
+    steps: list[Step] = []
+    while (step := board.best()) is not None:
         steps.append(step)
-        _apply(step, cells)
-    steps = _together(_needed(steps, cells, default), cells, default)
-    return Outline(default, tuple(_written(steps, layers)))
+        board.apply(step)
+    steps = _together(_needed(steps, board), board)
+    return Outline(board.default, tuple(_written(steps, layers)))
 
 
-# --- one step ----------------------------------------------------------------------------------------
-
-
-def _best(wrong: list[Cell], cells: list[Cell], spoken: tuple[Phrase, ...]) -> _Step:
-    by_key: dict[Key, list[Cell]] = {}
-    for cell in cells:
-        by_key.setdefault(cell.key, []).append(cell)
-    found: list[tuple[float, _Step]] = []
-    for decision in dict.fromkeys(cell.wanted for cell in wrong):
-        keys = {cell.key for cell in wrong if cell.wanted == decision}
-        for phrase in spoken:
-            if not phrase.reached.isdisjoint(keys):
-                found.extend(_variants(phrase, decision, [c for key in phrase.reached for c in by_key[key]]))
-    return max(found, key=lambda scored: scored[0])[1]
-
-
-def _variants(phrase: Phrase, decision: Decision, reached: list[Cell]) -> Iterator[tuple[float, _Step]]:
-    """The phrase for all layers, and for those alone where it does no harm, each with what it is worth."""
-    gain: dict[int | None, int] = {}
-    harm: dict[int | None, int] = {}
-    for cell in reached:
-        if cell.wanted == decision:
-            gain[cell.layer] = gain.get(cell.layer, 0) + cell.is_wrong
-        elif cell.now != decision:
-            harm[cell.layer] = harm.get(cell.layer, 0) + (not cell.is_wrong)
-    net, lost = sum(gain.values()) - sum(harm.values()), sum(harm.values())
-    if phrase.text != EVERYTHING and net > 0:
-        yield net - phrase.effort - (1.5 if lost else 0), _Step(phrase, None, decision)
-    layers = frozenset(layer for layer, count in gain.items() if layer is not None and count and not harm.get(layer, 0))
-    if layers:
-        runs = len(list(_runs(layers)))
-        effort = phrase.effort + 0.5 + (0.2 * len(layers) if runs > 1 else 0)
-        yield sum(gain[layer] for layer in layers) - effort, _Step(phrase, layers, decision)
-
-
-def _runs(numbers: Iterable[int]) -> Iterator[list[int]]:
-    for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
-        yield [number for _, number in run]
-
-
-def _apply(step: _Step, cells: list[Cell]) -> None:
-    phrase, layers, decision = step
-    for cell in cells:
-        if cell.key in phrase.reached and (layers is None or cell.layer in layers):
-            cell.now = decision if cell.is_gemm or decision.is_quantized else kept(decision.weight.format)
-
-
-# --- all steps ---------------------------------------------------------------------------------------
-
-
-def _needed(steps: list[_Step], cells: list[Cell], default: Decision) -> list[_Step]:
+def _needed(steps: list[Step], board: Board) -> list[Step]:
     """The steps without those that change nothing."""
     for step in list(steps):
         fewer = [other for other in steps if other is not step]
-        if _suffices(fewer, cells, default):
+        if board.suffices(fewer, step):
             steps = fewer
     return steps
 
 
-def _together(steps: list[_Step], cells: list[Cell], default: Decision) -> list[_Step]:
+def _together(steps: list[Step], board: Board) -> list[Step]:
     """The steps with those of one decision side by side, where the order is free."""
     for step in list(steps):
         at = steps.index(step)
@@ -176,25 +97,12 @@ def _together(steps: list[_Step], cells: list[Cell], default: Decision) -> list[
         if before and before[-1] != at - 1:
             others = [other for other in steps if other is not step]
             moved = [*others[: before[-1] + 1], step, *others[before[-1] + 1 :]]
-            steps = moved if _suffices(moved, cells, default) else steps
+            steps = moved if board.suffices(moved, step) else steps
     return steps
 
 
-def _suffices(steps: list[_Step], cells: list[Cell], default: Decision) -> bool:
-    """Whether these steps decide every tensor as wanted."""
-    _start(cells, default)
-    for step in steps:
-        _apply(step, cells)
-    return not any(cell.is_wrong for cell in cells)
-
-
-def _start(cells: list[Cell], default: Decision) -> None:
-    for cell in cells:
-        cell.now = default if cell.is_open else cell.left
-
-
-def _written(steps: list[_Step], layers: int) -> Iterator[Written]:
-    for decision, run in groupby(steps, key=lambda step: step[2]):
+def _written(steps: list[Step], layers: int) -> Iterator[Written]:
+    for decision, run in groupby(steps, key=lambda step: step.decision):
         selectors = (text for phrase, chosen, _ in run for text in _selectors(phrase, chosen, layers))
         yield Written(tuple(dict.fromkeys(selectors)), decision)
 
@@ -204,7 +112,7 @@ def _selectors(phrase: Phrase, chosen: frozenset[int] | None, layers: int) -> It
     if chosen is None:
         yield phrase.within("")
         return
-    runs = list(_runs(chosen))
+    runs = list(runs_of(chosen))
     for part in runs if len(runs) <= FEW_RUNS and len(chosen) > FEW_RUNS else [chosen]:
         yield phrase.within(brackets(part, layers))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from counting import calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,6 +137,35 @@ def test_any_choice_for_single_tensors_and_experts_is_kept(data: st.DataObject) 
         return [(tensor.narrowed(range(cut)), None), (tensor.narrowed(range(cut, 8)), usual)]
 
     written(graph, Reading(tuple(choice for tensor in graph.tensors for choice in choices(tensor))))
+
+
+def apart(experts: int) -> tuple[ModelGraph, Reading]:
+    """So many first experts of DeepSeek-V2-Lite, each in BF16 in two layers of its own choice."""
+    graph = read_model("deepseek-v2-lite")
+
+    def choices(tensor: Tensor) -> list[tuple[Tensor, Decision | None]]:
+        usual = schemes.MXFP8 if is_linear(tensor) else None
+        if tensor.experts is None or tensor.layer is None:
+            return [(tensor, usual)]
+        ranges = [range(at, at + 1) for at in range(experts)] + [range(experts, graph.expert_count)]
+        bf16 = [1 + at % 26 == tensor.layer or 1 + (at * 7 + 3) % 26 == tensor.layer for at in range(experts)]
+        kinds = [None if odd else usual for odd in (*bf16, False)]
+        return [(tensor.narrowed(one), kind) for one, kind in zip(ranges, kinds, strict=True)]
+
+    return graph, Reading(tuple(choice for tensor in graph.tensors for choice in choices(tensor)))
+
+
+def test_experts_with_layers_of_their_own_have_a_selector_each() -> None:
+    """The order of a hundred of them is found in the work of a hundred, not of its square."""
+    work = {}
+    for experts in (6, 12):
+        graph, reading = apart(experts)
+        decided = wanted(reading, graph)
+        found = written(graph, reading)
+        assert len(found.rules) == 1
+        assert len(found.selectors) == experts
+        work[experts] = calls(lambda decided=decided, graph=graph: outline(decided, graph))  # type: ignore[misc]
+    assert work[12] < 2 * work[6]
 
 
 def test_a_long_policy_says_which_tensors_force_it() -> None:
