@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from precc.backend import Artifact, Attestation, Judgement, Reading
+from precc.backend import Artifact, Attestation, Foreign, Judgement, Outside, Reading
 from precc.contract import Contract, Entry
+from precc.graph.model import ModelGraph
+from precc_sglang.drafts import drafted_as_first, is_drafted_as_first
 from precc_sglang.emission import artifacts
 from precc_sglang.methods import choice_of
 from precc_sglang.names import module_of
@@ -24,8 +26,18 @@ class SGLang:
     def names(self, contract: Contract, entry: Entry) -> Mapping[str, str]:
         """The prefix under which SGLang's class asks for the tensor's quantization."""
         choice = choice_of(contract)
-        module = None if choice is None else module_of(entry.tensor, choice.built)
+        if choice is None or is_drafted_as_first(entry.tensor, choice.built):
+            return {}
+        module = module_of(entry.tensor, choice.built)
         return {} if module is None else {"sglang": module.prefix}
+
+    def outside(self, contract: Contract, entry: Entry) -> Mapping[str, Outside]:
+        """The prefix in a draft class whose layer has the names of the decoder's first."""
+        choice = choice_of(contract)
+        if choice is None or not is_drafted_as_first(entry.tensor, choice.built):
+            return {}
+        held = drafted_as_first(entry.tensor, choice.built)
+        return {} if held is None else {"sglang": held}
 
     def required(self, contract: Contract) -> Mapping[str, str]:
         """The FlashInfer that the contract's SGLang requires."""
@@ -45,6 +57,14 @@ class SGLang:
         from precc_sglang.upstream import upstream
 
         return upstream(contract, artifacts)
+
+    def read_foreign(
+        self, model: ModelGraph, arguments: Sequence[str], environment: Mapping[str, str], recipes: Mapping[str, str]
+    ) -> Foreign:
+        """This reads what a compile wrote for a server, without its contract."""
+        from precc_sglang.foreign import read_foreign
+
+        return read_foreign(model, arguments, environment, recipes)
 
     def launches(self, arguments: Sequence[str]) -> bool:
         """Whether a launch line starts a server, or passes its arguments on."""

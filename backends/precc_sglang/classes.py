@@ -6,13 +6,9 @@ The rows are those of 0.5.23, as its classes are built.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 
-from precc.graph.model import EXPERT, Tensor
 from precc.syntax.words import Role
-
-Packed = Mapping[str, tuple[str, ...]]
+from precc_sglang.model_class import ModelClass, Packed, Renaming
 
 QKV: Packed = {"qkv_proj": ("q_proj", "k_proj", "v_proj")}
 GATE_UP: Packed = {"gate_up_proj": ("gate_proj", "up_proj")}
@@ -23,127 +19,6 @@ COMPRESSED: Packed = {
     "wqkv_a": ("wq_a", "wkv"),
     "compressor.wkv_gate": ("compressor.wkv", "compressor.wgate"),
 }
-
-Renaming = tuple[tuple[str, str], ...]
-"""Runs of components that stand for others in a name, `""` for none, each replaced in turn."""
-
-
-@dataclass(frozen=True)
-class ModelClass:
-    """One class of SGLang: what it fuses, and what of that it declares as `packed_modules_mapping`.
-
-    `head` says whether the LM head asks the config. `draft_mapper` is the one substring that the draft class
-    replaces in the config's names. `drops_nvfp4_draft` is a draft class that discards a ModelOpt FP4 config.
-    `folds_shared` is how the class may fold its shared expert into the expert layer: `""`, `count` (only for the
-    validated numbers of routed experts), `width` (only where it is as wide as a routed one) or `any`. Modules of the
-    roles in `never` are built without a config.
-    `never_under` a method some modules, by their last words, are.
-    `only_under` a method some modules, by their last words, are built with a config.
-    `fp8_beside_fp4` is a class whose checkpoints have block FP8 beside experts in four bits: the config of the method
-    `fp8` says in what the routed experts are.
-    `draft_head` is the name of an LM head that the draft class builds and no checkpoint stores.
-    `loads_single_experts` is whether its loader knows the names of each expert's weights, which quantized ones have.
-    `loads_mxfp4` is whether it loads stacks in MXFP4, and gives their method nothing but expert layers to hold.
-    `tree` turns names of a checkpoint into those of the class's own modules, where these are not what it asks with;
-    `draft_tree` does the same below an MTP layer.
-    `asks` turns them into those that it asks with.
-    `mapper` is what the class does to the config's names: one run of characters replaced, then one beginning.
-    `drafts` is false where the draft class asks with the names of the decoder's layer 0: it is never run beside that.
-    `idle` modules are built and never run, and no checkpoint fills them.
-    `draft_layer` is what the draft class calls its one layer.
-    `fuses_indexer_keys` is an indexer whose `wk` and `weights_proj` are, on a GPU, one BF16 module that never asks.
-    `text_only` classes leave out vision and audio towers unless the server is started with `--enable-multimodal`.
-    `permutes_queries` is a loader that reorders the rows of q and k within each head, and not the scales of rows.
-    `asking` are the last words of modules that this class builds with a config, and every other one without.
-    """
-
-    name: str
-    fuses: Packed
-    packed: Packed
-    head: bool = True
-    draft_mapper: tuple[str, str] | None = None
-    drops_nvfp4_draft: bool = False
-    folds_shared: str = ""
-    block_scales_load: bool = True
-    never: frozenset[Role] = frozenset()
-    never_under: tuple[str, frozenset[str]] = ("", frozenset())
-    only_under: tuple[str, frozenset[str]] = ("", frozenset())
-    fp8_beside_fp4: bool = False
-    loads_single_experts: bool = True
-    loads_mxfp4: bool = False
-    fuses_indexer_keys: bool = False
-    tree: Renaming = ()
-    draft_tree: Renaming = ()
-    draft_head: str = ""
-    asks: Renaming = ()
-    mapper: tuple[Renaming, Renaming] = ((), ())
-    drafts: bool = True
-    draft_layer: str = "decoder"
-    idle: frozenset[str] = frozenset()
-    text_only: bool = False
-    permutes_queries: bool = False
-    asking: frozenset[str] = frozenset()
-
-    def bars(self, tensor: Tensor) -> bool:
-        """Whether the class builds a tensor's module without a config where others build it with one."""
-        last, tail = tensor.path[-1], ".".join(tensor.path[-2:])
-        return tensor.role in self.never or last in self.never_under[1] | self.only_under[1] or tail in self.part_of
-
-    def holds(self, tensor: Tensor) -> bool:
-        """Whether a server of this class, or its draft model, has a module for a tensor at all."""
-        return not (self.text_only and tensor.outer in TOWERS) and (self.drafts or tensor.mtp is None)
-
-    def renamed(self, word: str) -> str:
-        """A name of the config as the class has it: the longest run that occurs is replaced, then so is a beginning."""
-        inside, ahead = (sorted(table, key=lambda pair: -len(pair[0])) for table in self.mapper)
-        run, other = next((pair for pair in inside if pair[0] in word), ("", ""))
-        word = word.replace(run, other, 1) if run else word
-        begin, instead = next((pair for pair in ahead if word.startswith(pair[0])), ("", ""))
-        return instead + word.removeprefix(begin)
-
-    def key(self, prefix: str) -> str:
-        """A name that the class's mapper makes a module's prefix of, as far as it changes one within."""
-        for run, other in self.mapper[0]:
-            prefix = prefix.replace(other, run, 1)
-        return prefix
-
-    def placed(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Where a tensor of that path stands in the class's own tree."""
-        return _renamed(path, self.tree)
-
-    def drafted(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Where a tensor of that path below an MTP layer stands in the draft class's own tree."""
-        return _renamed(path, self.draft_tree)
-
-    def asked(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Under which name the module that holds a tensor of that path asks."""
-        return _renamed(path, self.asks)
-
-    @cached_property
-    def part_of(self) -> dict[str, str]:
-        """Each fused part's last component → the fused module's."""
-        return {part: fused for fused, parts in self.fuses.items() for part in parts}
-
-    def fused(self, path: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
-        """The name of the fused module that holds a tensor of that path, and those of its parts; None for its own.
-
-        A part may be named by its last two words, where one alone is another part's.
-        """
-        for width in (2, 1):
-            found = self.part_of.get(".".join(path[-width:]))
-            if found is not None:
-                above = path[:-width]
-                return ".".join((*above, found)), tuple(".".join((*above, part)) for part in self.fuses[found])
-        return None
-
-
-def _renamed(path: tuple[str, ...], runs: Renaming) -> tuple[str, ...]:
-    if not runs:
-        return path
-    name = f".{'.'.join(path)}."
-    for run, other in runs:
-        name = name.replace(f".{run}.", f".{other}." if other else ".")
-    return tuple(EXPERT if word == EXPERT else word for word in name.strip(".").split("."))
 
 
 _DENSE = {**QKV, **GATE_UP}
@@ -187,6 +62,44 @@ _MINIMAX_M3_TREE: Renaming = (
     ("self_attn.out_proj", "self_attn.proj"),
     ("multi_modal_projector", "vision_tower.multi_modal_projector"),
     ("patch_merge_mlp", "vision_tower.patch_merge_mlp"),
+)
+KDA: Packed = {"fused_qkvg_proj": ("q_proj", "k_proj", "v_proj", "g_proj")}
+_KDA_CONV: Packed = {"qkv_conv1d": ("q_conv1d", "k_conv1d", "v_conv1d")}
+_KIMI_K3_UNASKING = frozenset(
+    (
+        "self_attention_res_proj",
+        "mlp_res_proj",
+        "output_attn_res_proj",
+        "routed_expert_down_proj",
+        "routed_expert_up_proj",
+    )
+)
+_MOE: Renaming = (("block_sparse_moe", "mlp"),)
+_TRTLLM = frozenset({"flashinfer_trtllm_routed", "flashinfer_trtllm"})
+_SITU: Mapping[str, frozenset[str]] = {
+    "unquantized": _TRTLLM,
+    "mxfp8": _TRTLLM,
+    "fp8_block": _TRTLLM,
+    "mxfp4_weights": frozenset({"triton_kernel"}),
+}
+_STEP_EXPERTS: Renaming = tuple((f"moe.{part}_proj", f"moe.experts.{part}_proj") for part in ("gate", "up", "down"))
+_STEP_TREE: Renaming = (
+    ("model.layers", "language_model.model.layers"),
+    ("model.embed_tokens", "language_model.model.embed_tokens"),
+    ("model.norm", "language_model.model.norm"),
+    ("lm_head", "language_model.lm_head"),
+)
+_STEP_TOWER: Renaming = (
+    ("in_proj_weight", "qkv_proj.weight"),
+    ("in_proj_bias", "qkv_proj.bias"),
+    ("attn.out_proj", "attn.proj"),
+    ("mlp.c_fc", "mlp.fc1"),
+    ("mlp.c_proj", "mlp.fc2"),
+)
+_STEP_MAPPER: Renaming = (
+    ("model.language_model.", "language_model.model."),
+    ("model.vision_model", "vision_model"),
+    ("model.vit_large_projector", "vit_large_projector"),
 )
 _MIMO_DRAFT: Renaming = (("pre_mlp_layernorm", "post_attention_layernorm"),)
 _GEMMA4: Renaming = (("experts", "moe.experts"),)
@@ -276,8 +189,8 @@ CLASSES: dict[str, ModelClass] = {
         {},
         head=False,
         never=frozenset({Role.ATTENTION}),
-        loads_single_experts=False,
-        loads_mxfp4=True,
+        experts="bare",
+        mxfp4="stacked",
     ),
     "GlmMoeDsaForCausalLM": ModelClass(
         "GlmMoeDsaForCausalLM", _LATENT, QKV_A, drops_nvfp4_draft=True, folds_shared="count"
@@ -299,6 +212,32 @@ CLASSES: dict[str, ModelClass] = {
         tree=_KIMI,
         asks=(("language_model", ""),),
         mapper=((), (("language_model.layers.", "language_model.model.layers."),)),
+    ),
+    "KimiK3ForConditionalGeneration": ModelClass(
+        "KimiK3ForConditionalGeneration",
+        {**_LATENT, **KDA, **_KDA_CONV},
+        {**QKV, **GATE_UP, **KDA, **_KDA_CONV},
+        unasking=_KIMI_K3_UNASKING,
+        alone=frozenset({(Role.ATTENTION, "g_proj")}),
+        mxfp4="packed",
+        joins=frozenset({"f_a_proj", "b_proj", "f_b_proj"}),
+        blocks_below=True,
+        unfit=_SITU,
+        tree=_MOE,
+        asks=(("language_model", ""), *_MOE),
+        mapper=(((".block_sparse_moe.", ".mlp."),), (("language_model.layers.", "language_model.model.layers."),)),
+    ),
+    "Step3p7ForConditionalGeneration": ModelClass(
+        "Step3p7ForConditionalGeneration",
+        _DENSE,
+        {},
+        unasking=frozenset({"g_proj"}),
+        experts="stacked",
+        fills_all=True,
+        tree=(*_STEP_TREE, *_STEP_EXPERTS, *_STEP_TOWER),
+        asks=(*_STEP_TREE, *_STEP_EXPERTS, ("moe", "mlp")),
+        mapper=((), _STEP_MAPPER),
+        bare_draft=True,
     ),
     "MiniMaxM3SparseForConditionalGeneration": ModelClass(
         "MiniMaxM3SparseForConditionalGeneration",
@@ -323,6 +262,7 @@ CLASSES: dict[str, ModelClass] = {
         {},
         only_under=("fp8", frozenset({"wo_a"})),
         fp8_beside_fp4=True,
+        mxfp4="beside",
         tree=_V4,
         draft_tree=_V4_DRAFT,
         draft_head="model.shared_head.head",
@@ -343,5 +283,3 @@ CLASSES: dict[str, ModelClass] = {
 
 MIXTRAL_WITH_EXPERT_LAYER = frozenset({"", "fp8", "compressed-tensors"})
 """The methods under which Mixtral is built with one expert layer; any other builds one module an expert."""
-
-TOWERS = frozenset({Role.VISION, Role.AUDIO})

@@ -11,7 +11,16 @@ from precc.contract import Contract
 from precc.diagnostics import error
 from precc.graph.model import natural
 from precc_sglang.cover import DOTTED, MODELOPT, REGEX, Grammar, Inexpressible, cover
-from precc_sglang.families import FP8_BLOCK, FP8_CHANNEL, INT4, UNQUANTIZED, Family, is_w4a4
+from precc_sglang.families import (
+    FP8_CHANNEL,
+    INT4,
+    MXFP4_WEIGHTS,
+    MXFP8,
+    UNQUANTIZED,
+    Family,
+    is_mxfp4,
+    is_w4a4,
+)
 from precc_sglang.methods import HYBRID, MIXED, NONE, Choice, quantized_families
 from precc_sglang.names import Kind, Module
 from precc_sglang.refusal import engine
@@ -49,7 +58,7 @@ def legacy_config(config: Config | None) -> Config | None:
 
 def _fp8(contract: Contract, choice: Choice) -> Config:
     families = quantized_families(contract.entries)
-    block = FP8_BLOCK in families
+    block = MXFP8 not in families
     pow2 = not block or block_scales(contract) == ["pow2"]
     return {
         "quant_method": choice.method.quant_method,
@@ -66,16 +75,23 @@ def _fp8(contract: Contract, choice: Choice) -> Config:
 EXPERTS_KEY, NVFP4_KEY = "routed_experts_quant_method", "moe_quant_algo"
 """What a class that may have experts in four bits beside FP8 is told of them: MXFP4 or not, NVFP4."""
 
+IN_MXFP4 = "mxfp4"
+"""The one word of the first key that SGLang looks for."""
+
 
 def _experts(contract: Contract, choice: Choice) -> Config:
-    """What the routed experts are in: the first key keeps SGLang from guessing it, the others ask for NVFP4."""
+    """What the routed experts are in: the first key keeps SGLang from guessing it, the others ask for NVFP4.
+
+    An expert layer that is in NVFP4 is not in what the first key says.
+    """
+    method = IN_MXFP4 if any(map(is_mxfp4, quantized_families(contract.entries))) else "fp8"
     if choice.method != HYBRID:
-        return {EXPERTS_KEY: "fp8"}
+        return {EXPERTS_KEY: method}
     modules = [(module, family) for module, family in choice.families() if module.kind is Kind.EXPERTS]
     kept = [module for module, family in modules if is_w4a4(family)]
     out = [module for module, family in modules if not is_w4a4(family)]
     return {
-        EXPERTS_KEY: "fp8",
+        EXPERTS_KEY: method,
         "quant_algo": HYBRID.quant_algo,
         NVFP4_KEY: "NVFP4",
         "group_size": GROUP_SIZES["NVFP4"],
@@ -165,9 +181,23 @@ def _integers(family: Family) -> tuple[str, Config, Config | None]:
     return "pack-quantized", weights, None
 
 
+def _floats(family: Family) -> tuple[str, Config, Config | None]:
+    weights = {
+        "num_bits": 4,
+        "type": "float",
+        "symmetric": True,
+        "strategy": "group",
+        "group_size": 32,
+        "dynamic": False,
+        "scale_dtype": "torch.uint8",
+    }
+    return "mxfp4-pack-quantized", weights, None
+
+
 _COMPRESSED: dict[str, Callable[[Family], tuple[str, Config, Config | None]]] = {
     FP8_CHANNEL.name: _channel,
     INT4.name: _integers,
+    MXFP4_WEIGHTS.name: _floats,
 }
 
 _BUILDERS: dict[str, Callable[[Contract, Choice], Config]] = {

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from precc.graph.model import EXPERT, natural
+from precc.records import record
 from precc_sglang.grammar import ABSORBED_TAILS
 from precc_sglang.names import Kind, Module
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Grammar:
     """How a list matches: the names that a module is known by, the runs that reach one of them, the spelling.
 
@@ -27,6 +27,10 @@ class Grammar:
     runs: Callable[[Module, str], Iterator[str]]
     spell: Callable[[str], str]
     beyond: Callable[[str], Iterator[str]] = lambda name: iter(())
+
+
+Key = tuple[str, str]
+"""The prefix of a module, and one of the names that it is known by."""
 
 
 class Inexpressible(Exception):
@@ -45,8 +49,8 @@ def cover(out: Iterable[Module], kept: Iterable[Module], grammar: Grammar) -> li
     """This is the list for `out`, in natural order. Raises Inexpressible."""
     kept_names = [(module, name) for module in kept for name in grammar.names(module)]
     forbidden = {run for module, name in kept_names for run in (*grammar.runs(module, name), *grammar.beyond(name))}
-    reach: dict[str, set[tuple[str, str]]] = {}
-    wanted: dict[tuple[str, str], Module] = {}
+    reach: dict[str, set[Key]] = {}
+    wanted: dict[Key, Module] = {}
     for module in out:
         for name in grammar.names(module):
             wanted[(module.prefix, name)] = module
@@ -57,10 +61,23 @@ def cover(out: Iterable[Module], kept: Iterable[Module], grammar: Grammar) -> li
     missed = next((module for key, module in wanted.items() if not any(key in reach[run] for run in chosen)), None)
     if missed is not None:
         raise Inexpressible(missed)
+    chosen += dict.fromkeys(_left_out(wanted, chosen, reach))
     return sorted((grammar.spell(run) for run in chosen), key=natural)
 
 
-def _greedy(reach: dict[str, set[tuple[str, str]]], wanted: set[tuple[str, str]]) -> list[str]:
+def _left_out(wanted: Mapping[Key, Module], chosen: Sequence[str], reach: Mapping[str, set[Key]]) -> Iterator[str]:
+    """The names of members that a glob alone reaches where a run reaches others of the same fused module.
+
+    Servers ask the runs first, of each member, and stop where these answer for some of them.
+    """
+    by_run: set[Key] = set().union(*(reach[run] for run in chosen if "*" not in run))
+    some = {prefix for prefix, _ in by_run}
+    yield from (
+        name.removeprefix("model.") for prefix, name in wanted if prefix in some and (prefix, name) not in by_run
+    )
+
+
+def _greedy(reach: dict[str, set[Key]], wanted: set[Key]) -> list[str]:
     left = set(wanted)
     heap = [_rank(run, len(names)) for run, names in reach.items()]
     heapq.heapify(heap)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from functools import cache
 
-from precc.formats import Decision, FourOverSix
+from precc.formats import FORMATS, Decision, FourOverSix, Quantization
+from precc.formats.table import SCOPES, Scope
+from precc.records import record, replace
 from precc_sglang.versions import BLACKWELL, Release
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Family:
     """One way in which SGLang holds and multiplies the weights of a module.
 
@@ -67,6 +69,13 @@ NVFP4_STATIC = Family(
 )
 NVFP4_WEIGHTS = Family("nvfp4_weights", "weight-only NVFP4", _NVFP4_WEIGHT, algo="W4A16_NVFP4", head=True)
 MXFP4_WEIGHTS = Family("mxfp4_weights", "weight-only MXFP4", ("weight U8", "weight_scale U8"), linear=False)
+MXFP4 = Family(
+    "mxfp4",
+    "MXFP4 with MXFP8 inputs",
+    ("weight I8", "weight_scale_inv F8_E8M0"),
+    linear=False,
+    capability=BLACKWELL,
+)
 INT4 = Family("int4", "weight-only INT4", ("weight_packed I32", "weight_scale BF16", "weight_shape I64"))
 
 INT4_GROUPS = (32, 128)
@@ -90,10 +99,12 @@ _BY_DECISION: dict[tuple[str, str | None, str, str | None, bool], Family] = {
     ("nvfp4", "per_tensor", "nvfp4", "per_tensor", True): NVFP4_STATIC,
     ("nvfp4", "per_tensor", "bf16", None, False): NVFP4_WEIGHTS,
     ("mxfp4", None, "bf16", None, False): MXFP4_WEIGHTS,
+    ("mxfp4", None, "mxfp8", None, False): MXFP4,
     ("int4", None, "bf16", None, False): INT4,
 }
 
 
+@cache
 def family_of(decision: Decision) -> Family | None:
     """This is the method that serves a decision; None where SGLang has none for it."""
     if not decision.is_quantized:
@@ -110,9 +121,38 @@ def family_of(decision: Decision) -> Family | None:
     return found
 
 
+BY_NAME: dict[str, Family] = {family.name: family for family in _BY_DECISION.values()}
+"""The families that serve a decision below 16 bits."""
+
+_TRAINED = frozenset({MXFP8, FP8_BLOCK, NVFP4_TOKEN})
+"""The families that a trainer multiplies like the server; the others have stored input scales, or none."""
+
+
+def operands_of(family: Family, group: int | None = None) -> tuple[Quantization, Quantization, bool]:
+    """The two operands that a family serves, with the formats' own block scales, and whether a trainer has the same."""
+    key = next(key for key, found in _BY_DECISION.items() if found is family)
+    (weight, scope, operand, input_scope, static), form = key, FORMATS[key[0]]
+    block = (1, group) if group is not None else form.weight_block
+    multiplied = FORMATS[operand]
+    return (
+        Quantization(weight, block, form.block_scale, _scope(scope)),
+        Quantization(operand, multiplied.input_block, multiplied.block_scale, _scope(input_scope), static=static),
+        family in _TRAINED,
+    )
+
+
+def _scope(word: str | None) -> Scope | None:
+    return next((scope for scope in SCOPES if scope == word), None)
+
+
 def is_w4a4(family: Family | None) -> bool:
     """Whether both operands are NVFP4."""
     return family in (NVFP4_TOKEN, NVFP4_STATIC)
+
+
+def is_mxfp4(family: Family | None) -> bool:
+    """Whether weights are in MXFP4."""
+    return family in (MXFP4, MXFP4_WEIGHTS)
 
 
 def adaptive_words(adaptive: FourOverSix | None) -> str:

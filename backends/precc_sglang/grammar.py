@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from precc_sglang.classes import Packed
+from precc_sglang.model_class import Packed
 
 FALLBACK: Packed = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 """The fused modules that the dotted grammar knows without being told."""
@@ -172,7 +172,9 @@ def algorithm_key(
             )
         if found:
             return found[0]
-    return next((key for name in names for key in layers if key.startswith(f"{name}.")), None)
+    roots = tuple(f"{name}." for name in names)
+    below = [key for key in layers if key.startswith(roots)]
+    return next((key for root in roots for key in below if key.startswith(root)), None)
 
 
 def algorithm(facts: Mapping[str, object]) -> str:

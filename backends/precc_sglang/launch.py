@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from precc.backend import COMPILED, Attestation, Unsupported, installed_versions, variable_findings
@@ -86,7 +86,7 @@ def attest_launch(contract: Contract, words: Sequence[str], environment: Mapping
     findings = (
         *(error(CODE, problem, help=help) for problem, help in line.problems),
         *_differing_arguments(contract, choice, line),
-        *_contrary_arguments(line),
+        *_contrary_arguments(line, dict(arguments(contract, choice))),
         *_checkpoint(line, json.loads(emitted[CONFIG_PATH]), contract.digest),
         *variable_findings(facts, environment, SHELL_PATH, _VARIABLES, _COMPUTES),
     )
@@ -167,11 +167,11 @@ def _word(value: str | int | bool) -> str:
     return "" if value is True else str(value)
 
 
-def _contrary_arguments(line: Line) -> Iterator[Diagnostic]:
-    """Arguments that decide precision beside the contract."""
+def _contrary_arguments(line: Line, needed: Container[str]) -> Iterator[Diagnostic]:
+    """Arguments that decide precision beside the contract; those that this one needs are compared."""
     for name, why in {**FORBIDDEN, **FORBIDDEN_ONCE}.items():
         value = line.values.get(name)
-        if value is not None and value not in HARMLESS_VALUES.get(name, ()):
+        if value is not None and name not in needed and value not in HARMLESS_VALUES.get(name, ()):
             said = f"{line.prefix}{name} {value}".rstrip()
             yield error(
                 CODE, f"the line says {said}; the contract has none: {why}", help=f"leave {line.prefix}{name} out"

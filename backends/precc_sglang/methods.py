@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 from precc.contract import Contract, Entry
+from precc.records import record
 from precc.syntax.words import Role
-from precc_sglang.classes import ModelClass
 from precc_sglang.families import (
     FP8_BLOCK,
     FP8_CHANNEL,
     FP8_TENSOR,
     INT4,
+    MXFP4,
     MXFP4_WEIGHTS,
     MXFP8,
     NVFP4_STATIC,
@@ -22,13 +22,16 @@ from precc_sglang.families import (
     UNQUANTIZED,
     Family,
     family_of,
+    is_mxfp4,
+    is_w4a4,
     mixable,
 )
+from precc_sglang.model_class import ModelClass
 from precc_sglang.names import Kind, Module, class_of, module_of
 from precc_sglang.versions import Release, release_of
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Method:
     """One quantization method: what `--quantization` calls it, and the method and algorithm of the config."""
 
@@ -57,6 +60,7 @@ ALONE: dict[str, Method] = {
     NVFP4_WEIGHTS.name: Method("modelopt_fp4", "modelopt", "W4A16_NVFP4"),
     INT4.name: PACKED,
     MXFP4_WEIGHTS.name: Method("mxfp4", "mxfp4"),
+    MXFP4.name: Method("mxfp4", "mxfp4"),
 }
 """The method when one family stands beside unquantized tensors only; a mix of one, where a version lacks it."""
 
@@ -82,7 +86,7 @@ GATED = frozenset({"gate", "gate_up"})
 """The parts of tensors that only experts with a gate have."""
 
 
-@dataclass(frozen=True)
+@record
 class Choice:
     """A contract as SGLang will build it: the method, the model class, and each module with its entries."""
 
@@ -106,19 +110,30 @@ class Choice:
                 yield from ((module, entry, family_of(entry.decision)) for entry in entries)
 
 
-def _are_nvfp4_experts(contract: Contract) -> bool:
-    """Whether all is in block FP8 but experts, which are in NVFP4 with one kind of inputs."""
-    families = quantized_families(contract.entries)
-    four_bits = families - {FP8_BLOCK}
-    return (
-        len(four_bits) == 1
-        and four_bits <= {NVFP4_STATIC, NVFP4_TOKEN}
-        and all(
-            entry.tensor.role is Role.ROUTED_EXPERTS
-            for entry in contract.quantized()
-            if family_of(entry.decision) in four_bits
-        )
-    )
+def four_bit_experts(contract: Contract) -> frozenset[Family]:
+    """The families of experts in four bits that a class has beside block FP8, and beside nothing else.
+
+    One of NVFP4, one of MXFP4, or both, each with one kind of inputs. Empty for any other contract, and for a class
+    that has no such experts.
+    """
+    built = class_of(contract.model, "fp8")
+    four_bits = quantized_families(contract.entries) - {FP8_BLOCK}
+    if built is None or not built.fp8_beside_fp4 or not all(map(_has_four_bits, four_bits)):
+        return frozenset()
+    alike = len([*filter(is_w4a4, four_bits)]) <= 1 and len([*filter(is_mxfp4, four_bits)]) <= 1
+    low = (entry for entry in contract.quantized() if family_of(entry.decision) in four_bits)
+    return four_bits if alike and all(entry.tensor.role is Role.ROUTED_EXPERTS for entry in low) else frozenset()
+
+
+def _has_four_bits(family: Family) -> bool:
+    return is_w4a4(family) or is_mxfp4(family)
+
+
+def _beside_fp8(method: Method, four_bits: frozenset[Family]) -> Method:
+    """The method where experts in four bits stand beside block FP8; with NVFP4 alone it may be ModelOpt's."""
+    if method is MIXED and any(map(is_w4a4, four_bits)):
+        return HYBRID
+    return ALONE[FP8_BLOCK.name] if any(map(is_mxfp4, four_bits)) else method
 
 
 @lru_cache(maxsize=1)
@@ -134,8 +149,8 @@ def choice_of(contract: Contract) -> Choice | None:
         return None
     if method is ALONE[MXFP4_WEIGHTS.name] and built.mxfp4 == "packed":
         method, built = PACKED, class_of(contract.model, PACKED.argument) or built
-    if method is MIXED and built.fp8_beside_fp4 and _are_nvfp4_experts(contract):
-        method, built = HYBRID, class_of(contract.model, HYBRID.argument) or built
+    method = _beside_fp8(method, four_bit_experts(contract))
+    built = class_of(contract.model, method.argument) or built
     modules: dict[Module, list[Entry]] = {}
     for entry in contract.entries:
         module = module_of(entry.tensor, built)

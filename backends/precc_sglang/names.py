@@ -7,10 +7,11 @@ latent attention) q_a and kv_a; it may or may not declare that to the config (`p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 from precc.graph.model import EXPERT, ModelGraph, Tensor
+from precc.records import replace
 from precc.syntax.words import Role
 from precc_sglang.classes import (
     CLASSES,
@@ -19,11 +20,9 @@ from precc_sglang.classes import (
     MIXTRAL_WITH_EXPERT_LAYER,
     QKV,
     QKV_A,
-    TOWERS,
     UNFUSED_MIXTRAL,
-    ModelClass,
-    Packed,
 )
+from precc_sglang.model_class import TOWERS, ModelClass, Packed
 
 
 class Kind(Enum):
@@ -35,8 +34,7 @@ class Kind(Enum):
     NEVER = "module that is built without a quantization config"
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(NamedTuple):
     """One module: the prefix it asks with, and the unfused names it stands for (its own where nothing is fused).
 
     `draft` modules belong to the next-token draft model, which reads the same config through its own class. An
@@ -95,7 +93,7 @@ def module_of(tensor: Tensor, built: ModelClass) -> Module | None:
         container = ".".join(path[: path.index(EXPERT)] if EXPERT in path else path[:-1])
         return Module(container, kind, (container,), draft)
     fuses = kind is Kind.LINEAR or built.bars(tensor) or tensor.outer in TOWERS
-    fused = built.fused(path) if fuses else None
+    fused = built.fused(path, tensor.role) if fuses else None
     if fused is None:
         return Module(".".join(path), kind, (".".join(path),), draft)
     name, parts = fused
@@ -104,7 +102,7 @@ def module_of(tensor: Tensor, built: ModelClass) -> Module | None:
 
 def _is_known(fused: str, built: ModelClass) -> bool:
     """Whether some matcher knows a fused module by the names of its parts."""
-    return fused.rpartition(".")[2] in {*built.packed, *QKV, *GATE_UP, *QKV_A}
+    return fused.rpartition(".")[2] in {*built.packed, *QKV, *GATE_UP}
 
 
 def _kind(tensor: Tensor, built: ModelClass) -> Kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from precc.contract import Contract, Entry
 from precc.formats import Decision
@@ -11,6 +11,7 @@ from precc_sglang.families import (
     FP8_CHANNEL,
     FP8_TENSOR,
     INT4,
+    MXFP4,
     MXFP4_WEIGHTS,
     MXFP8,
     NVFP4_STATIC,
@@ -34,6 +35,7 @@ SCALING: dict[str, str] = {
     NVFP4_WEIGHTS.name: "bf16",
     INT4.name: "bf16",
     MXFP4_WEIGHTS.name: "bf16",
+    MXFP4.name: "1×32",
 }
 """How the inputs of each family are scaled; block FP8 depends on the scale's type."""
 
@@ -41,8 +43,7 @@ CACHED_PARTS = frozenset({"k", "v", "kv_a"})
 """The projections whose results stand in the KV cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(NamedTuple):
     """How the server runs one tensor: no trainer's fact and no backward mode is in it.
 
     `inputs` says how activations are scaled; `cache` is the KV cache's format, for the projections that fill it;

@@ -10,15 +10,20 @@ from precc.syntax.words import Role
 from precc_sglang.families import (
     FP8_BLOCK,
     INT4,
+    MXFP4,
     MXFP4_WEIGHTS,
     MXFP8,
     NVFP4_STATIC,
     NVFP4_TOKEN,
     NVFP4_WEIGHTS,
+    UNQUANTIZED,
     Family,
     family_of,
+    is_mxfp4,
+    is_w4a4,
 )
 from precc_sglang.methods import HYBRID, NONE, Choice
+from precc_sglang.model_class import ModelClass
 from precc_sglang.names import Kind
 from precc_sglang.versions import is_blackwell, release_of
 
@@ -33,8 +38,18 @@ RUNNERS: dict[str, tuple[str, ...]] = {
     NVFP4_WEIGHTS.name: ("marlin",),
     INT4.name: ("marlin", "triton"),
     MXFP4_WEIGHTS.name: ("triton_kernel", "marlin"),
+    MXFP4.name: ("flashinfer_mxfp4",),
 }
 """The expert backends that run a family as decided, the preferred first; any will do for a family that is not here."""
+
+BESIDE_FP8: dict[str, tuple[str, ...]] = {MXFP4_WEIGHTS.name: RUNNERS[MXFP4.name]}
+"""The same for a class that loads MXFP4 under the method `fp8`, where that differs."""
+
+PRECISION = "flashinfer-mxfp4-moe-precision"
+"""What `flashinfer_mxfp4` makes of the inputs of experts under the method `fp8`."""
+
+PRECISIONS: dict[str, str] = {MXFP4.name: "default", MXFP4_WEIGHTS.name: "bf16"}
+"""Its values by what they serve: `default` is MXFP8 on Blackwell, and BF16 on Hopper."""
 
 BLOCK_BACKENDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "pow2": ("deep_gemm", ("deep_gemm",)),
@@ -56,8 +71,10 @@ def arguments(contract: Contract, choice: Choice) -> Iterator[Argument]:
     runners = allowed_runners(contract, choice)
     if runners:
         yield "moe-runner-backend", runners[0]
-    if drafts_apart(contract, choice):
-        yield DRAFT_RUNNER, BLOCK_BACKENDS[block_scales(contract)[0]][0]
+    yield from ((PRECISION, PRECISIONS[family.name]) for family in mxfp4_beside_fp8(choice))
+    apart = drafts_apart(choice)
+    if apart is not None:
+        yield DRAFT_RUNNER, (runners_of(apart, choice.built) or BLOCK_BACKENDS[block_scales(contract)[0]])[0]
     scales = block_scales(contract)
     if scales and is_blackwell(contract.rollout):
         yield "fp8-gemm-backend", BLOCK_BACKENDS[scales[0]][0]
@@ -71,12 +88,17 @@ DRAFT_RUNNER = "speculative-moe-runner-backend"
 """The expert backend of the draft model."""
 
 
-def drafts_apart(contract: Contract, choice: Choice) -> bool:
-    """Whether the draft model's experts are in block FP8 beside those in NVFP4, and so in kernels of their own."""
-    drafts = (
-        module.draft and module.kind is Kind.EXPERTS and family is FP8_BLOCK for module, family in choice.families()
-    )
-    return choice.method == HYBRID and any(drafts)
+def drafts_apart(choice: Choice) -> Family | None:
+    """What the draft model's experts are in where those beside are in NVFP4, and these in kernels of their own."""
+    drafts = (family for module, family in choice.families() if module.draft and module.kind is Kind.EXPERTS)
+    apart = (family for family in drafts if family is not UNQUANTIZED and not is_w4a4(family))
+    return next(apart, None) if choice.method == HYBRID else None
+
+
+def mxfp4_beside_fp8(choice: Choice) -> set[Family]:
+    """The families of experts in MXFP4 under the method `fp8`; rules make sure that there is one at most."""
+    families = {family for module, family in choice.families() if module.kind is Kind.EXPERTS and is_mxfp4(family)}
+    return families if choice.built.mxfp4 == "beside" else set()
 
 
 UNFUSED = "disable-shared-experts-fusion"
@@ -98,20 +120,27 @@ def layout(rollout: RolloutLayout) -> Iterator[Argument]:
 def allowed_runners(contract: Contract, choice: Choice) -> tuple[str, ...] | None:
     """The expert backends that run every expert layer as decided: None for any, empty for none."""
     allowed: tuple[str, ...] | None = None
-    apart = drafts_apart(contract, choice)
+    apart = drafts_apart(choice)
     families = {
         family for module, family in choice.families() if module.kind is Kind.EXPERTS and not (apart and module.draft)
     }
     for family in sorted(families, key=lambda family: family.name):
-        needed = _runners(contract, family)
+        needed = _runners(contract, family, choice.built)
         if needed is not None:
             allowed = needed if allowed is None else tuple(runner for runner in allowed if runner in needed)
-    return allowed
+    unfit = {runner for family in families for runner in choice.built.unfit.get(family.name, ())}
+    return allowed if allowed is None else tuple(runner for runner in allowed if runner not in unfit)
 
 
-def _runners(contract: Contract, family: Family) -> tuple[str, ...] | None:
+def runners_of(family: Family, built: ModelClass) -> tuple[str, ...] | None:
+    """The expert backends that run a family as decided in a class; None for any, or where scales decide it."""
+    own = BESIDE_FP8.get(family.name) if built.mxfp4 == "beside" else None
+    return own or RUNNERS.get(family.name)
+
+
+def _runners(contract: Contract, family: Family, built: ModelClass) -> tuple[str, ...] | None:
     if family is not FP8_BLOCK:
-        return RUNNERS.get(family.name)
+        return runners_of(family, built)
     if not is_blackwell(contract.rollout):
         return None
     return BLOCK_BACKENDS[block_scales(contract)[0]][1]

@@ -9,10 +9,10 @@ FlashInfer 0.6.14 reads the same variables by the same rules (`1` and nothing el
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from precc.backend import select_version
 from precc.contract import RolloutLayout
+from precc.records import record
 
 SGLANG: tuple[str, ...] = ("0.5.23", "0.5.16")
 
@@ -22,7 +22,7 @@ FLASHINFER: tuple[str, ...] = ("0.7.4", "0.7.2", "0.6.14")
 ENGINES: dict[str, tuple[str, ...]] = {"sglang": SGLANG, "flashinfer": FLASHINFER}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Release:
     """One version of SGLang, as far as versions differ.
 

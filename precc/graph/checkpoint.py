@@ -7,20 +7,22 @@ embedding and head. A stack of experts may be stored one expert by one. What is 
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from math import prod
 from pathlib import Path
 from typing import TypeAlias
 
 from precc.graph.config import Description, describe, load_json
-from precc.graph.errors import ModelError, nearest, or_list, shorten
+from precc.graph.errors import ModelError, or_list, shorten
 from precc.graph.forms import UNQUANTIZED, Form
 from precc.graph.headers import Stored, read_headers
 from precc.graph.layouts import CODES, COMPANIONS, STACKED_PARTS, Unknown, form_of, taken_apart
+from precc.graph.misnamed import help_for_missing, help_for_stray
 from precc.graph.model import EXPERT, ModelGraph, Tensor
+from precc.graph.shards import check_file, check_listed
 from precc.graph.storage import one_format
 from precc.syntax.words import Role
 
@@ -39,15 +41,20 @@ _CACHE_SCALES = ("k_scale", "v_scale", "q_scale", "kv_scale", "output_scale")
 """The last words of single numbers that scale the KV cache and what goes into it: they belong to no weight."""
 
 
-def read_checkpoint(folder: Path, files: Sequence[Path], name: str) -> ModelGraph:
-    """The graph of a checkpoint whose `config.json` is in `folder`. Raises ModelError."""
+def read_checkpoint(folder: Path, files: Sequence[Path], name: str, listed: Iterable[str] = ()) -> ModelGraph:
+    """The graph of a checkpoint whose `config.json` is in `folder`, and whose index has `listed` some names.
+
+    Raises ModelError.
+    """
     config = folder / "config.json"
-    if not config.exists():
+    if not os.path.lexists(config):
         raise ModelError(
             f"{folder} has safetensors but no `config.json`",
             "The configuration says which family the tensors are of; put it beside them.",
         )
+    check_file(config, folder)
     stored = read_headers(files)
+    check_listed(folder, listed, stored)
     raw = load_json(config)
     description = describe(raw, str(config), by_headers=True)
     if description.facts["tie_word_embeddings"]:
@@ -66,11 +73,13 @@ class _Checkpoint:
     def __init__(self, folder: Path, stored: dict[str, Stored]) -> None:
         self._folder = folder
         self._left = _used(stored)
+        self._regular: Sequence[Tensor] = ()
         there = {name.rpartition(".")[2] for name in stored}
         self._companions = tuple(word for word in COMPANIONS if word in there)
 
     def graph(self, description: Description, name: str) -> ModelGraph:
         regular = description.graph(name)
+        self._regular = regular.tensors
         expected = self._present(regular.tensors)
         tensors = tuple(part for tensor in expected for part in self._take(tensor))
         if self._left:
@@ -137,7 +146,7 @@ class _Checkpoint:
         stored = {word: one for (word, _), one in zip(endings, found, strict=True) if one is not None}
         own, shape = stored.get(WEIGHT), tensor.shape
         if not CODES & stored.keys():
-            raise self._missing(module + endings[0][1])
+            raise self._missing(module + endings[0][1], stored)
         if own is not None and len(stored) == 1 and own.dtype in UNQUANTIZED:
             if own.shape != shape:
                 what = f"has the shape {list(own.shape)}, but `config.json` gives {list(shape)}"
@@ -164,19 +173,22 @@ class _Checkpoint:
 
     # --- what is wrong ---------------------------------------------------------------------------------
 
-    def _missing(self, name: str) -> ModelError:
-        near = nearest(name, _beside(name, self._left), 1)
-        help = f"The nearest stored name is {or_list(near)}. " if near else ""
-        return self._error(name, "is missing", f"{help}Is a shard missing, or is `config.json` another model's?")
+    def _missing(self, name: str, beside: Iterable[str]) -> ModelError:
+        there = or_list([*beside][:1])
+        what = f"is missing, and its {there} is there" if there else "is missing"
+        return self._error(name, what, help_for_missing(name, self._strays()))
+
+    def _strays(self) -> set[str]:
+        """What is stored and belongs to no tensor of the table."""
+        strays = set(self._left)
+        for tensor in chain.from_iterable((tensor, *_apart(tensor)) for tensor in self._regular):
+            endings = [ending for _, ending in self._endings(tensor)]
+            strays.difference_update(module + ending for module in tensor.modules() for ending in endings)
+        return strays
 
     def _unexplained(self, name: str, graph: ModelGraph) -> ModelError:
-        near = nearest(name, _beside(name, _names_like(name, graph.tensors)), 1)
-        help = f"The nearest name it knows is {or_list(near)}. " if near else ""
-        return self._error(
-            name,
-            f"is no tensor that the table of {graph.family} explains ({len(self._left):,} are not)",
-            f"{help}A checkpoint quantized by another tool has to be given in its original form.",
-        )
+        what = f"is no tensor that the table of {graph.family} explains ({len(self._left):,} are not)"
+        return self._error(name, what, help_for_stray(name, graph))
 
     def _error(self, name: str, what: str, help: str = "") -> ModelError:
         return ModelError(f"{self._folder}: `{shorten(name, 100)}` {what}", help)
@@ -209,24 +221,3 @@ def _apart(tensor: Tensor) -> tuple[Tensor, ...]:
 
 def _stored_as(tensor: Tensor, form: Form) -> Tensor:
     return tensor if form == tensor.form else replace(tensor, form=form)
-
-
-def _beside(name: str, names: Iterable[str]) -> Iterator[str]:
-    """The names in the same layer, or outside all layers: comparing with all 92,000 would take seconds."""
-    layer = _layer(name)
-    return (other for other in names if _layer(other) == layer)
-
-
-def _layer(name: str) -> list[str]:
-    """The components up to the first number; none for what stands outside all layers."""
-    words = name.split(".")
-    number = next((at for at, word in enumerate(words) if word.isdecimal()), None)
-    return [] if number is None else words[: number + 1]
-
-
-def _names_like(name: str, tensors: Sequence[Tensor]) -> Iterator[str]:
-    """Every known name, of the experts that one whose number stands in `name`."""
-    number = re.search(r"experts\.(\d+)", name)
-    for tensor in tensors:
-        path = ".".join(tensor.path).replace(EXPERT, number[1] if number else EXPERT)
-        yield f"{path}.{tensor.parameter}" if tensor.parameter else path

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from precc.graph.families import families
 from precc.graph.families.expand import expand
 from precc.graph.families.table import Facts, Family
 from precc.graph.model import ModelGraph
+from precc.graph.shards import check_file
 from precc.graph.storage import FIELD, Storage, storage_of
+from precc.records import record
 
 MAX_CONFIG_BYTES = 4 * 2**20
 
@@ -28,11 +31,14 @@ TEXT = "text_config"
 TOWERS = ("vision_config",)
 """Its other sections that fields are read from."""
 
-INNER = ("sparse_attention_config", "vision_config.img_token_compression_config")
+INNER = (
+    *("sparse_attention_config", "linear_attn_config", "attention_other_setting"),
+    "vision_config.img_token_compression_config",
+)
 """Sections of the language model, and of a tower, that fields are read from."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Description:
     """What a configuration says: the family, its facts, and how weights are stored."""
 
@@ -55,6 +61,8 @@ class Description:
 
 def read_config(path: Path) -> ModelGraph:
     """The graph of a `config.json`, named after its folder (or after the file, if that has another name)."""
+    if path.name == "config.json":
+        check_file(path, path.parent)
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
     return describe(_with_quantization(load_json(path), path), str(path)).graph(name)
 
@@ -62,8 +70,9 @@ def read_config(path: Path) -> ModelGraph:
 def _with_quantization(raw: Mapping[str, object], path: Path) -> Mapping[str, object]:
     """The configuration with what `hf_quant_config.json` beside it says, where it does not say that itself."""
     beside = path.with_name(LEGACY)
-    if path.name != "config.json" or FIELD in _flatten(raw) or not beside.exists():
+    if path.name != "config.json" or FIELD in _flatten(raw) or not os.path.lexists(beside):
         return raw
+    check_file(beside, path.parent)
     shown = load_json(beside).get("quantization")
     return {**raw, FIELD: {"quant_method": "modelopt", **shown}} if isinstance(shown, dict) else raw
 
@@ -162,12 +171,23 @@ def _architectures() -> list[str]:
 
 
 def _unknown(field: str, name: str, known: list[str], source: str) -> ModelError:
-    near = nearest(name, known)
+    near = _near(name, known)
     help = f"Did you mean {or_list(near)}? " if near else ""
     return ModelError(
         f"{source}: `{field}` names `{shorten(name)}`, which is no known model family",
         f"{help}Known are {or_list(known)}.",
     )
+
+
+_ENDINGS = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|_text|_moe)$")
+"""What many names end in, and what says nothing about the family."""
+
+
+def _near(name: str, known: list[str]) -> list[str]:
+    """The known names most like one, as far as they differ from all others."""
+    stems = {other: _ENDINGS.sub("", other) for other in known}
+    near = nearest(_ENDINGS.sub("", name), dict.fromkeys(stems.values()))
+    return [other for stem in near for other in known if stems[other] == stem]
 
 
 def _facts(family: Family, raw: Mapping[str, object]) -> dict[str, Any]:

@@ -8,11 +8,12 @@ own name takes the place of `weight`: `gate_up_proj`, `gate_up_proj_scale_inv`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from math import ceil
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from precc.graph.headers import Stored
+from precc.records import record
 
 Shape: TypeAlias = tuple[int, ...]
 Block: TypeAlias = tuple[int, int]
@@ -98,7 +99,7 @@ class Matrix(NamedTuple):
         return (*self.stack, rows, columns) if last else (*self.stack, columns, rows)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """One stored tensor of a weight: the dtypes that it may have, and its shape.
 
@@ -122,7 +123,7 @@ def _bare(shape: Shape) -> Shape:
     return shape[:end]
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """One tool's way to store weights of one dtype: the words that must be there, codes first, and those that may be.
 
@@ -133,7 +134,7 @@ class Layout:
     dtype: str
     writer: str
     words: Mapping[str, Part]
-    may: Mapping[str, Part] = field(default_factory=dict)
+    may: Mapping[str, Part] = MappingProxyType({})
     blocks: tuple[Block | None, ...] = (None,)
     output_major: bool = False
 

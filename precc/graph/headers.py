@@ -107,6 +107,8 @@ def _load(file: Path) -> tuple[dict[str, object], int, int]:
             if not stat.S_ISREG(status.st_mode):
                 raise ModelError(f"{file} {KINDS.get(stat.S_IFMT(status.st_mode), 'is no file')}", _READABLE)
             total = status.st_size
+            if not total:
+                raise ModelError(f"{file} is empty", _HELP)
             length = int.from_bytes(stream.read(8), "little")
             if total < 8 or length > total - 8:
                 raise ModelError(f"{file}: its header of {length:,} bytes is longer than the file", _HELP)

@@ -7,6 +7,7 @@ gpt-oss, and of the GPTQ and AWQ packers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from math import ceil
 
 from precc.graph.errors import or_list
@@ -179,16 +180,17 @@ class Unknown(Exception):
 def form_of(found: Words, shape: Shape, axis: int) -> Form:
     """This is how a weight of a shape, summed over an axis, is stored. Raises Unknown."""
     typed = [layout for layout in LAYOUTS if layout.is_named(found) and layout.is_typed(found)]
-    unfit: list[Unfit] = []
+    unfit: list[tuple[Layout, Unfit]] = []
     for layout in typed:
         try:
             return Form(layout.dtype, layout.block_of(found, shape, axis), _words(layout, found))
         except Unfit as problem:
-            unfit.append(problem)
+            unfit.append((layout, problem))
     if not unfit:
         raise _unnamed(found)
-    word, wanted = unfit[0].word, unfit[0].wanted
-    raise Unknown(word, f"has the shape {list(found[word].shape)}, where {list(wanted)} is {typed[0].dtype}")
+    word = unfit[0][1].word
+    fit = dict.fromkeys(f"{list(one.wanted)} is {layout.format}" for layout, one in unfit if one.word == word)
+    raise Unknown(word, f"has the shape {list(found[word].shape)}, where {' and '.join(fit)}")
 
 
 def _words(layout: Layout, found: Words) -> tuple[str, ...]:
@@ -240,6 +242,7 @@ def _fits_codes(layout: Layout, found: Words) -> bool:
     return True
 
 
+@cache
 def layout_of(form: Form) -> Layout:
     """The layout that a quantized form is stored in. Raises KeyError for one that no tool writes."""
     for layout in LAYOUTS:

@@ -96,12 +96,16 @@ class Tensor:
             head, tail = ".".join(self.path).split(EXPERT)
             yield from (f"{head}{expert}{tail}" for expert in self.experts)
 
-    @property
+    def names(self) -> Iterator[str]:
+        """The stored name of each expert's tensor, or the one name: of a bare parameter that of its module."""
+        return (f"{module}.{self.parameter}" if self.parameter else module for module in self.modules())
+
+    @cached_property
     def count(self) -> int:
         """How many stored tensors this is (scales of a stored low precision left aside)."""
         return 1 if self.experts is None else len(self.experts)
 
-    @property
+    @cached_property
     def parameters(self) -> int:
         """Elements over all experts of the range."""
         return self.count * prod(self.shape)

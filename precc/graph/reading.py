@@ -40,11 +40,11 @@ def _folder(folder: Path) -> ModelGraph:
     from precc.graph.shards import shards_of
 
     shards = shards_of(folder)
-    if shards:
+    if shards.files:
         from precc.graph.checkpoint import read_checkpoint
 
-        return read_checkpoint(folder, shards, folder.resolve().name)
-    if not (folder / "config.json").exists():
+        return read_checkpoint(folder, shards.files, folder.resolve().name, shards.listed)
+    if not os.path.lexists(folder / "config.json"):
         raise ModelError(
             f"{folder} holds neither `config.json` nor `*.safetensors`",
             "Name a Hugging Face checkpoint folder.",

@@ -114,7 +114,11 @@ def _path_matcher(selector: PathSelector, layers: int) -> Matcher:
         if isinstance(component, Name) and component.is_literal and len(component.alternatives) == 1
     )
 
+    in_layers = [step.accepts for step in steps if step.kind == "layers"]
+
     def test(tensor: Tensor) -> int:
+        if any(tensor.layer is None or not accepts(str(tensor.layer)) for accepts in in_layers):
+            return 0
         return _matched(steps, tensor) if needed <= tensor.word_set else 0
 
     return test

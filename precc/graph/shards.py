@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from precc.graph.errors import ModelError, shorten
 from precc.graph.headers import KINDS
@@ -22,17 +23,28 @@ MAX_INDEX_BYTES = 100_000_000
 _FETCH = "Fetch or copy it again."
 
 
-def shards_of(folder: Path) -> Sequence[Path]:
-    """The shards of a folder, sorted; none if it has none. Raises ModelError.
+class Shards(NamedTuple):
+    """The shards of a folder, sorted, and the tensors that its index lists: none of either if there are none."""
+
+    files: Sequence[Path]
+    listed: Collection[str]
+
+
+def shards_of(folder: Path) -> Shards:
+    """The shards of a folder, and what its index says of them. Raises ModelError."""
+    shards = weight_files(folder)
+    for shard in shards:
+        check_file(shard, folder)
+    return Shards(shards, check_index(folder, {shard.name for shard in shards}))
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a folder, sorted.
 
     Some releases ship the weights a second time, under the names of their own framework: those are left aside.
     """
     files = sorted(folder.glob("*.safetensors"))
-    shards = [file for file in files if not file.name.startswith("consolidated")] or files
-    for shard in shards:
-        check_file(shard, folder)
-    check_index(folder, {shard.name for shard in shards})
-    return shards
+    return [file for file in files if not file.name.startswith("consolidated")] or files
 
 
 def check_file(file: Path, folder: Path) -> None:
@@ -68,8 +80,8 @@ def _check_link(link: Path, folder: Path) -> None:
     if not target.is_relative_to(root):
         raise ModelError(
             f"{link} is a link to {target}, outside of {root}",
-            "A shard lies in its folder, or, in a Hugging Face cache, in the `blobs` of the same repository: "
-            "copy it there, or give the folder that it lies in.",
+            "The files of a checkpoint lie in its folder, or, in a Hugging Face cache, in the `blobs` of the same "
+            "repository: copy it there, or give the folder that it lies in.",
         )
 
 
@@ -80,12 +92,13 @@ def _root(folder: Path) -> Path:
     return snapshots.parent if in_cache else folder
 
 
-def check_index(folder: Path, there: Iterable[str]) -> None:
-    """Whether the shards are there that the index lists, if the folder has one. Raises ModelError."""
+def check_index(folder: Path, there: Iterable[str]) -> Collection[str]:
+    """The tensors that the index lists, if the folder has one, whose shards are all there. Raises ModelError."""
     index = folder / INDEX
     if not os.path.lexists(index):
-        return
-    absent = sorted(_listed(index, folder) - set(there))
+        return ()
+    listed = _listed(index, folder)
+    absent = sorted(set(listed.values()) - set(there))
     outside = [name for name in absent if not is_beside(name)]
     if outside:
         raise ModelError(
@@ -94,6 +107,17 @@ def check_index(folder: Path, there: Iterable[str]) -> None:
         )
     if absent:
         raise ModelError(f"{folder} lacks {_some(absent)}, which its index lists", "Fetch the rest of the checkpoint.")
+    return listed.keys()
+
+
+def check_listed(folder: Path, listed: Iterable[str], stored: Container[str]) -> None:
+    """Whether what an index lists is stored in some shard. Raises ModelError."""
+    absent = [name for name in listed if name not in stored]
+    if absent:
+        raise ModelError(
+            f"{folder / INDEX} lists {_some(absent)}, which no shard holds",
+            "Fetch the checkpoint again, or write the index anew from the headers.",
+        )
 
 
 def _some(names: Sequence[str]) -> str:
@@ -101,14 +125,15 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(f"`{shorten(name, 100)}`" for name in names[:3]) + more
 
 
-def _listed(index: Path, folder: Path) -> set[str]:
-    """The files that an index names."""
+def _listed(index: Path, folder: Path) -> Mapping[str, str]:
+    """The file that an index names for each tensor."""
     check_file(index, folder)
     size = index.stat().st_size
     if size > MAX_INDEX_BYTES:
         raise ModelError(f"{index} is {size:,} bytes, more than any checkpoint's index", _FETCH)
     try:
-        files = json.loads(index.read_bytes())["weight_map"].values()
+        listed: Mapping[str, str] = json.loads(index.read_bytes())["weight_map"]
+        files = listed.values()
     except OSError as problem:
         raise ModelError(f"{index} cannot be read: {problem.strerror}", _FETCH) from None
     except (ValueError, RecursionError) as problem:
@@ -117,4 +142,4 @@ def _listed(index: Path, folder: Path) -> set[str]:
         raise ModelError(f"{index} has no `weight_map` from names to files", _FETCH) from None
     if not all(isinstance(file, str) for file in files):
         raise ModelError(f"{index} has no `weight_map` from names to files", _FETCH)
-    return set(files)
+    return listed

@@ -25,6 +25,7 @@ from precc.graph.families.expand import expand
 from precc.graph.families.table import Facts, Family
 from precc.graph.model import ModelGraph, Tensor
 from precc.graph.storage import Storage, declared
+from precc.graph.unseen import COMMON, UNSEEN
 from precc.syntax.words import Role
 
 BLOCK = 128
@@ -49,6 +50,9 @@ HEADS = ("num_attention_heads", "num_key_value_heads", "num_global_key_value_hea
 IN_STEP = {"swa_num_attention_heads": "num_attention_heads", "swa_num_key_value_heads": "num_key_value_heads"}
 """The counts of heads that stay in proportion to others."""
 
+NUMBERED = ("kda_layers", "full_attn_layers")
+"""The facts that list layers of a kind by their numbers, counted from one."""
+
 LISTED = (
     *("indexer_types", "mlp_layer_types", "layer_types", "layers_block_type", "compress_ratios"),
     *("hybrid_layer_pattern", "routed_layer_pattern", "indexed_layer_pattern", "valueless_layer_pattern"),
@@ -57,104 +61,6 @@ LISTED = (
 
 INTERVALS = {"full_attention_interval": "full_layers", "interleave_moe_layer_step": "moe_layers"}
 """The facts that say every how many layers one is of a kind, and the lists of these."""
-
-_ROPE = {"rope_theta": 10000.0, "max_position_embeddings": 4096}
-_COMMON: Mapping[str, Any] = {**_ROPE, "rms_norm_eps": 1e-6, "hidden_act": "silu"}
-_GROUPS = {"n_group": 1, "topk_group": 1, "routed_scaling_factor": 1.0, "norm_topk_prob": True}
-_YARN = {
-    "type": "yarn",
-    "rope_type": "deepseek_yarn",
-    "factor": 4,
-    "beta_fast": 32,
-    "beta_slow": 1,
-    "mscale": 1.0,
-    "mscale_all_dim": 1.0,
-    "original_max_position_embeddings": 1024,
-}
-_LATENT = {**_GROUPS, "rope_scaling": _YARN}
-_ROTATED = {"rope_type": "default", "mrope_interleaved": True}
-_PARTLY = {"partial_rotary_factor": 0.25, "norm_topk_prob": True}
-_QWEN3_5 = {
-    **_PARTLY,
-    "rope_parameters": {
-        **_ROTATED,
-        "mrope_section": [11, 11, 10],
-        "rope_theta": 10000.0,
-        "partial_rotary_factor": 0.25,
-    },
-}
-
-_GEMMA3 = {"sliding_window": 512, "query_pre_attn_scalar": 256, "hidden_activation": "gelu_pytorch_tanh"}
-
-_GEMMA4 = {
-    "hidden_activation": "gelu_pytorch_tanh",
-    "rope_parameters": {
-        "full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1e6, "rope_type": "proportional"},
-        "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"},
-    },
-}
-
-UNSEEN: Mapping[str, Mapping[str, Any]] = {
-    "qwen3_moe": {"norm_topk_prob": True},
-    "qwen3_next": _PARTLY,
-    "qwen3_5": _QWEN3_5,
-    "qwen3_5_moe": _QWEN3_5,
-    "qwen3_vl_moe": {"norm_topk_prob": True, "rope_scaling": {**_ROTATED, "mrope_section": [24, 20, 20]}},
-    "deepseek_v2": {**_LATENT, "scoring_func": "softmax", "topk_method": "greedy"},
-    "deepseek_v3": {**_LATENT, "scoring_func": "sigmoid"},
-    "deepseek_v32": {**_LATENT, "scoring_func": "sigmoid"},
-    "deepseek_v4": {
-        "qk_rope_head_dim": 64,
-        "rope_scaling": {**_YARN, "rope_type": "yarn"},
-        "sliding_window": 128,
-        "scoring_func": "sqrtsoftplus",
-        "topk_method": "noaux_tc",
-        "norm_topk_prob": True,
-        "swiglu_limit": 10.0,
-        "routed_scaling_factor": 1.5,
-        "compress_rope_theta": 40000.0,
-        "hc_eps": 1e-6,
-        "hc_sinkhorn_iters": 20,
-    },
-    "gemma3_text": _GEMMA3,
-    "gemma3": _GEMMA3,
-    "gemma4": _GEMMA4,
-    "gpt_oss": {"sliding_window": 128, "swiglu_limit": 7.0},
-    "glm4_moe": {**_GROUPS, "partial_rotary_factor": 0.5},
-    "glm_moe_dsa": {**_LATENT, "scoring_func": "sigmoid"},
-    "kimi_k25": {**_LATENT, "scoring_func": "sigmoid", f"{TEXT}.architectures": ["DeepseekV3ForCausalLM"]},
-    "minimax_m3": {
-        "scoring_func": "sigmoid",
-        "qk_norm_type": "per_head",
-        "rotary_dim": 64,
-        "use_gemma_norm": True,
-        "hidden_act": "swigluoai",
-        "swiglu_alpha": 1.702,
-        "swiglu_limit": 7.0,
-        "sparse_attention_config.sparse_topk_blocks": 16,
-        "sparse_attention_config.sparse_block_size": 128,
-        "sparse_attention_config.use_sparse_attention": True,
-        "vision_config.image_size": 2016,
-        "vision_config.vision_segment_max_frames": 4,
-        "vision_config.position_embedding_type": "rope",
-        "vision_config.rope_mode": "3d",
-        "vision_config.rope_theta": 10000.0,
-        "vision_config.hidden_act": "gelu",
-        "vision_config.layer_norm_eps": 1e-5,
-    },
-    "mimo_v2": {
-        **_GROUPS,
-        "rope_scaling": {"rope_type": "default", **_ROPE},
-        "scoring_func": "sigmoid",
-        "layernorm_epsilon": 1e-6,
-        "partial_rotary_factor": 0.5,
-        "sliding_window": 128,
-        "sliding_window_size": 128,
-    },
-    "minimax_m2": {"scoring_func": "sigmoid", "qk_norm_type": "per_layer", "rotary_dim": 64},
-    "nemotron_h": {**_GROUPS, "mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "layer_norm_epsilon": 1e-5},
-}
-"""Fields that no tensor depends on and that a family's configuration class wants, beside the common ones."""
 
 
 @dataclass(frozen=True)
@@ -305,6 +211,7 @@ def _layer_facts(graph: ModelGraph, layers: Sequence[int]) -> dict[str, Any]:
     if len(layers) == graph.layers:
         return facts
     facts |= {fact: _listed(graph, fact, layers) for fact in LISTED if graph.config.get(fact)}
+    facts |= {fact: _numbered(graph.config[fact], layers) for fact in NUMBERED if fact in graph.config}
     if "num_hash_layers" in graph.config:
         facts["num_hash_layers"] = sum(layer < graph.config["num_hash_layers"] for layer in layers)
     for fact, listed in INTERVALS.items():
@@ -313,6 +220,8 @@ def _layer_facts(graph: ModelGraph, layers: Sequence[int]) -> dict[str, Any]:
     if "dense_layers" not in graph.config:
         return facts
     sparse = [layer in graph.config["moe_layers"] for layer in layers]
+    if "moe_layers_enum" in graph.config:
+        return {**facts, "moe_layers_enum": ",".join(str(at) for at, routed in enumerate(sparse) if routed)}
     if "mlp_only_layers" in graph.config:
         dense = tuple(position for position, routed in enumerate(sparse) if not routed)
         return {**facts, "mlp_only_layers": dense, "decoder_sparse_step": 1}
@@ -325,6 +234,11 @@ def _listed(graph: ModelGraph, fact: str, layers: Sequence[int]) -> tuple[object
     """What a list says of the kept layers, and of MTP layers, if it goes on."""
     said = graph.config[fact]
     return (*(said[layer] for layer in layers), *said[graph.layers :])
+
+
+def _numbered(numbers: Sequence[int], layers: Sequence[int]) -> tuple[int, ...]:
+    """The numbers of the kept layers that are in a list, all counted from one."""
+    return tuple(position + 1 for position, layer in enumerate(layers) if layer + 1 in numbers)
 
 
 def _dense_first(graph: ModelGraph, sparse: list[bool]) -> dict[str, int]:
@@ -357,7 +271,7 @@ def _config(family: Family, graph: ModelGraph, facts: Facts) -> dict[str, Any]:
     known = {field.key: _plain(facts[field.fact]) for field in family.fields if field.fact in facts}
     named = {"architectures": [graph.architecture], "model_type": facts["model_type"]}
     dtype = {"torch_dtype": _DTYPES[facts["torch_dtype"]]}
-    config = {**named, **_COMMON, **UNSEEN.get(family.name, {}), **known, **dtype}
+    config = {**named, **COMMON, **UNSEEN.get(family.name, {}), **known, **dtype}
     if family.text_model_type:
         config = {**named, **_wrapped(family, config), **dtype}
     quantization = _quantization(graph, facts) if facts.get("quantization") else None

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from precc.graph.errors import MISSING, FieldError
 from precc.graph.forms import ROW, Form
 from precc.graph.model import EXPERT
+from precc.records import record, replace
 from precc.syntax.words import Role
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _pattern(entry: str) -> re.Pattern[str]:
 NO_MODULES = Modules(())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Low:
     """Modules that are stored in a form: `roles` (None for all) of `modules` (None for all)."""
 
@@ -71,7 +71,7 @@ class Low:
         return path in self.modules if self.modules is not None else not (row.protected or outer in TOWERS)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Storage:
     """In which forms a checkpoint stores its tensors.
 
@@ -294,15 +294,23 @@ def declared(form: Form, kept: Sequence[str]) -> dict[str, Any] | None:
     for known, config, key in _DECLARED:
         if known == form:
             return {**config, key: [*kept]}
+    weights = _packed(form)
+    if weights is None:
+        return None
+    return {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "ignore": [f"re:.*{re.escape(name)}.*" for name in kept],
+    }
+
+
+def _packed(form: Form) -> dict[str, Any] | None:
+    """What compressed-tensors says of weights that it packs in four bits."""
+    if form == _COMPRESSED[4, "float", "group"]:
+        return {"num_bits": 4, "type": "float", "symmetric": True, "strategy": "group", "group_size": 32}
     if form.dtype == "int4" and not form.words and form.block:
         strategy = {"strategy": "channel"} if form.block == ROW else {"strategy": "group", "group_size": form.block[1]}
-        weights = {"num_bits": 4, "type": "int", "symmetric": True, **strategy}
-        groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
-        return {
-            "quant_method": "compressed-tensors",
-            "config_groups": groups,
-            "ignore": [f"re:.*{re.escape(name)}.*" for name in kept],
-        }
+        return {"num_bits": 4, "type": "int", "symmetric": True, **strategy}
     return None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from precc.graph import ModelGraph
+from precc.graph.headers import locate_tensors
 
 Entry = tuple[str, tuple[int, ...]]
 
@@ -62,8 +63,7 @@ def entries(graph: ModelGraph) -> dict[str, Entry]:
 
 def _entries(graph: ModelGraph) -> Iterator[tuple[str, Entry]]:
     for tensor in graph.tensors:
-        for module in tensor.modules():
-            name = f"{module}.{tensor.parameter}" if tensor.parameter else module
+        for module, name in zip(tensor.modules(), tensor.names(), strict=True):
             if tensor.form.is_quantized:
                 yield from ((f"{module}.{word}", (_FP8[word], shape)) for word, shape in tensor.stored())
             else:
@@ -90,6 +90,11 @@ def write_bytes(path: Path, header: bytes, weights: int = 0) -> None:
     with path.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         file.truncate(8 + len(header) + weights)
+
+
+def names_by_file(folder: Path) -> dict[str, str]:
+    """What the index of a folder has to say: the file of each tensor, by the headers."""
+    return {name: file.name for file in sorted(folder.glob("*.safetensors")) for name in locate_tensors(file)}
 
 
 def write_checkpoint(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Entry], shards: int = 3) -> Path:

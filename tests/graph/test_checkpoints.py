@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ FAMILIES = [
     *("mixtral-8x7b", "deepseek-v2-lite", "deepseek-v3", "deepseek-v3.2", "moonlight-16b-a3b", "glm-4.5-air"),
 ]
 KV_B = "model.layers.1.self_attn.kv_b_proj.weight"
+KEY = "model.layers.1.self_attn.k_proj.weight"
 EXPERT_3 = "model.layers.1.mlp.experts.3.up_proj.weight"
 
 
@@ -138,18 +140,27 @@ def test_a_second_copy_of_the_weights_is_passed_over(tmp_path: Path) -> None:
     "change, message, help",
     [
         (lambda t: t.pop(KV_B), f"`{KV_B}` is missing", ""),
-        (lambda t: t.pop(EXPERT_3), f"`{EXPERT_3}` is missing", "up_proj"),
+        (lambda t: t.pop(EXPERT_3), f"`{EXPERT_3}` is missing", "Is a shard missing"),
+        (lambda t: t.update({"lm_hade.weight": t.pop("lm_head.weight")}), "`lm_head.weight` is mis", "lm_hade.weight"),
         (lambda t: t.pop(f"{KV_B}_scale_inv"), "F8_E4M3 without `weight_scale_inv`", ""),
         (lambda t: t.update({KV_B: ("BF16", t[KV_B][1])}), "is stored as BF16, not as F8_E4M3", ""),
         (lambda t: t.update({KV_B: ("U8", t[KV_B][1])}), "is stored as U8, not as F8_E4M3", ""),
         (lambda t: t.update({KV_B: ("F8_E4M3", (8, 8))}), "has the shape [8, 8]", ""),
-        (lambda t: t.update({f"{KV_B}_scale_inv": ("F32", (1, 1))}), "has the shape [1, 1], where", ""),
+        (
+            lambda t: t.update({f"{KV_B}_scale_inv": ("F32", (1, 1))}),
+            "has the shape [1, 1], where [2, 1] is fp8_block",
+            "",
+        ),
         (lambda t: t.update({f"{KV_B}_scale_inv": ("U8", t[f"{KV_B}_scale_inv"][1])}), "where", "gives this weight"),
         (lambda t: t.update({"model.layers.1.self_attn.kv_c_proj.weight": ("BF16", (8,))}), "explains", KV_B),
         (lambda t: t.update({EXPERT_3.replace("3.up", "3.upp"): ("BF16", (8,))}), "explains", EXPERT_3),
-        (lambda t: t.update({EXPERT_3.replace(".3.", ".6."): ("BF16", (8,))}), "explains", ""),
+        (lambda t: t.update({EXPERT_3.replace(".3.", ".6."): ("BF16", (8,))}), "explains", "has 6 experts a layer"),
         (lambda t: t.update({"lm_heads.weight": ("BF16", (8,))}), "explains", "lm_head.weight"),
-        (lambda t: t.update({"model.layers.4.mlp.gate.weight": ("BF16", (8,))}), "explains", ""),
+        (
+            lambda t: t.update({"model.layers.4.mlp.gate.weight": ("BF16", (8,))}),
+            "explains",
+            "`config.json` has 3 layers and 1 MTP layer.",
+        ),
         (lambda t: t.update({"": ("BF16", (8,))}), "explains", ""),
     ],
 )
@@ -162,6 +173,36 @@ def test_a_tensor_that_is_not_what_it_should_be_is_named(
     assert message in caught.value.message
     assert str(tmp_path) in caught.value.message
     assert help in caught.value.help
+
+
+@pytest.mark.parametrize("misspelt", [KEY.replace("k_proj", "k_porj"), KEY.replace("k_proj", "key_proj")])
+def test_a_missing_tensor_is_told_with_what_nothing_explains(tmp_path: Path, misspelt: str) -> None:
+    """Not with `v_proj`, which is there in its own right and as much like it."""
+    with pytest.raises(ModelError, match=r"`model\.layers\.1\.self_attn\.k_proj\.weight` is missing") as caught:
+        changed(tmp_path, "qwen3-4b", lambda tensors: tensors.update({misspelt: tensors.pop(KEY)}))
+    assert caught.value.help.startswith(f"The nearest stored name that nothing explains is `{misspelt}`.")
+
+
+def test_layers_that_the_configuration_does_not_count_are_told_with_its_number(tmp_path: Path) -> None:
+    """Nothing is said of other tools: the checkpoint has another depth than its `config.json`."""
+    config, graph = model("qwen3-4b")
+    folder = write_checkpoint(tmp_path / "m", {**config, "num_hidden_layers": 2}, entries(graph))
+    with pytest.raises(ModelError, match=r"`model\.layers\.2\.\S+` is no tensor") as caught:
+        read_model(str(folder))
+    assert caught.value.help == "`config.json` has 2 layers. Is it another model's?"
+
+
+def test_blocks_of_a_tower_beyond_its_depth_are_told_with_their_number(tmp_path: Path) -> None:
+    """They are no decoder layers: the help names what they are."""
+    extra = "model.visual.blocks.{0}.attn.proj.weight"
+
+    def add(tensors: dict[str, Entry]) -> None:
+        depth = len({name.split(".")[3] for name in tensors if name.startswith("model.visual.blocks.")})
+        tensors[extra.format(depth)] = tensors[extra.format(0)]
+
+    with pytest.raises(ModelError, match="explains") as caught:
+        changed(tmp_path, "qwen3-vl-30b-a3b", add)
+    assert re.match(r"`config\.json` has \d+ of `model\.visual\.blocks`\. ", caught.value.help)
 
 
 def test_safetensors_without_a_config_are_not_guessed_at(tmp_path: Path) -> None:
@@ -233,7 +274,15 @@ def test_a_header_that_makes_no_sense_is_refused(tmp_path: Path, header: bytes, 
     assert "model.safetensors" in caught.value.message
 
 
-@pytest.mark.parametrize("content", [b"", b"1234", (10**6).to_bytes(8, "little") + b"{}", b"\xff" * 8 + b"{}"])
+def test_an_empty_shard_is_called_that(tmp_path: Path) -> None:
+    """A download that was broken off leaves one."""
+    (tmp_path / "config.json").write_text(json.dumps(facts("qwen3-8b")[0]))
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(ModelError, match=r"model\.safetensors is empty"):
+        read_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"1234", (10**6).to_bytes(8, "little") + b"{}", b"\xff" * 8 + b"{}"])
 def test_a_header_longer_than_its_file_is_refused(tmp_path: Path, content: bytes) -> None:
     """Nothing is read, whatever length the first bytes claim."""
     (tmp_path / "config.json").write_text(json.dumps(facts("qwen3-8b")[0]))

@@ -139,6 +139,21 @@ def test_an_unknown_architecture_is_told_with_the_nearest(tmp_path: Path) -> Non
     assert "`MixtralForCausalLM`" in error.help
 
 
+@pytest.mark.parametrize("field, name", [("architectures", "FooForCausalLM"), ("model_type", "x_moe")])
+def test_an_ending_that_all_have_makes_no_name_near(tmp_path: Path, field: str, name: str) -> None:
+    """`ForCausalLM` alone is most of many an architecture."""
+    config = {field: [name] if field == "architectures" else name}
+    error = failing(tmp_path, config)
+    assert f"`{field}` names `{name}`" in error.message
+    assert error.help.startswith("Known are ")
+
+
+def test_a_known_name_with_another_ending_is_near(tmp_path: Path) -> None:
+    """What a fine-tune without its tower is called."""
+    error = failing(tmp_path, {"architectures": ["Qwen3VLMoeForCausalLM"]})
+    assert error.help.startswith("Did you mean `Qwen3VLMoeForConditionalGeneration`")
+
+
 def test_a_config_without_architecture_goes_by_its_model_type(tmp_path: Path) -> None:
     """Kimi-K2 has a model type of its own and DeepSeek-V3's architecture."""
     graph = read(tmp_path, {**facts("kimi-k2")[0], "architectures": ABSENT})

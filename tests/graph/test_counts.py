@@ -29,6 +29,7 @@ TEMPLATED = [name for name in catalogue() if facts(name)[0]["architectures"][0] 
         ("minimax-m2.7", 96_103, 228_703_644_928),
         ("gpt-oss-20b", 459, 11_956_805_184),
         ("gpt-oss-20b-bf16", 411, 20_914_757_184),
+        ("step-3.7-flash", 1_471, 201_365_316_160),
     ],
 )
 def test_a_graph_has_the_totals_of_the_published_checkpoint(name: str, tensors: int, elements: int) -> None:
@@ -47,6 +48,7 @@ def test_a_graph_has_the_totals_of_the_published_checkpoint(name: str, tensors: 
         ("gemma-3-27b", 27_432_406_640),
         ("llama-4-scout", 108_641_793_536),
         ("llama-4-maverick", 401_583_781_376),
+        ("kimi-k3", 2_779_931_837_184),
     ],
 )
 def test_a_graph_has_the_parameters_that_the_hub_counts(name: str, parameters: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from graph.checkpoint_files import entries, header_of, small, write_bytes, write_checkpoint, write_file
+from graph.checkpoint_files import entries, header_of, names_by_file, small, write_bytes, write_checkpoint, write_file
 from graph.expansion import facts
 
 from precc.cli import main
@@ -83,9 +83,9 @@ def _loop(path: Path) -> None:
         (_loop, "cannot be read: Too many levels of symbolic links"),
     ],
 )
-@pytest.mark.parametrize("name", [SHARD, INDEX])
+@pytest.mark.parametrize("name", [SHARD, INDEX, "config.json"])
 def test_what_is_no_file_is_not_opened(folder: Path, make: Callable[[Path], None], message: str, name: str) -> None:
-    """A shard, or the index; reading a named pipe would wait for ever, a device never end."""
+    """A shard, the index, the configuration; reading a named pipe would wait for ever, a device never end."""
     (folder / name).unlink(missing_ok=True)
     make(folder / name)
     assert refused(folder).message == f"{folder / name} {message}"
@@ -149,6 +149,27 @@ def test_a_link_that_leaves_the_folder_is_refused(folder: Path, target: str) -> 
     assert "`blobs` of the same repository" in found.help
 
 
+@pytest.mark.parametrize(
+    "name, shards", [("config.json", True), ("config.json", False), ("hf_quant_config.json", False)]
+)
+def test_a_configuration_that_leaves_the_folder_is_refused(folder: Path, name: str, shards: bool) -> None:
+    """As a shard is, in the same words, with and without weights beside it; a link within the folder is followed."""
+    for shard in [] if shards else [*folder.glob("*.safetensors")]:
+        shard.unlink()
+    inside = folder / "kept.json"
+    inside.write_text((folder / "config.json").read_text())
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to("kept.json")
+    assert read_model(str(folder)).layers == 3
+    outside = folder.parent / "kept.json"
+    inside.rename(outside)
+    (folder / name).unlink()
+    (folder / name).symlink_to("../kept.json")
+    found = refused(folder)
+    assert found.message == f"{folder / name} is a link to {outside}, outside of {folder}"
+    assert "`blobs` of the same repository" in found.help
+
+
 def test_a_link_into_another_repository_of_the_cache_is_refused(tmp_path: Path) -> None:
     """A repository holds its own blobs."""
     snapshot = cached(tmp_path)
@@ -179,8 +200,16 @@ def index(folder: Path, names: object) -> None:
 
 def test_an_index_that_lists_the_shards_is_right(folder: Path) -> None:
     """It says nothing that the headers do not."""
-    index(folder, [file.name for file in sorted(folder.glob("*.safetensors"))])
+    index(folder, names_by_file(folder))
     assert read_model(str(folder)).layers == 3
+
+
+def test_a_tensor_that_an_index_lists_has_to_be_in_some_shard(folder: Path) -> None:
+    """All shards are there, and none holds it: a cut download that was packed anew."""
+    index(folder, {**names_by_file(folder), "model.layers.9.mlp.up_proj.weight": SHARD})
+    found = refused(folder)
+    assert found.message == f"{folder / INDEX} lists `model.layers.9.mlp.up_proj.weight`, which no shard holds"
+    assert "write the index anew" in found.help
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../model/x.safetensors", "..", "", "sub/x.safetensors", "a/../b"])

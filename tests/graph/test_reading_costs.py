@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from counting import calls
-from graph.checkpoint_files import Entry, entries, write_checkpoint
+from graph.checkpoint_files import Entry, entries, names_by_file, write_checkpoint
 from graph.expansion import facts
 from graph.stored_forms import WRITTEN, in_layout
 
@@ -50,7 +50,7 @@ def checkpoint(folder: Path, experts: int, case: str | None = None) -> tuple[Pat
 def test_only_headers_are_read(tmp_path: Path) -> None:
     """Byte by byte: of 8 shards with 5 GB of weights, their headers, `config.json` and the index."""
     folder, _ = checkpoint(tmp_path / "m", 128)
-    index = {"weight_map": {file.stem: file.name for file in folder.glob("*.safetensors")}}
+    index = {"weight_map": names_by_file(folder)}
     (folder / INDEX).write_text(json.dumps(index))
     done = subprocess.run([sys.executable, "-c", READ, str(folder)], capture_output=True, text=True, check=True)
     wanted = sum(8 + _header(file) for file in folder.glob("*.safetensors"))

@@ -218,7 +218,7 @@ def _set(name: str, entry: Entry) -> Callable[[Entries], object]:
     [
         ("nvfp4", _drop(f"{QUERY}.weight_scale_2"), "weight` is stored as U8 without `weight_scale_2` beside it", ""),
         ("nvfp4", _drop(f"{QUERY}.weight_scale"), "is stored as U8 without `weight_scale` beside it", ""),
-        ("nvfp4", _drop(f"{QUERY}.weight"), f"`{QUERY}.weight` is missing", "nearest"),
+        ("nvfp4", _drop(f"{QUERY}.weight"), "is missing, and its `weight_scale` is there", ""),
         ("nvfp4", _set(f"{QUERY}.weight", ("U8", (256, 64))), "has the shape [256, 64], where [256, 128] is nvfp4", ""),
         ("nvfp4", _set(f"{QUERY}.weight_scale", ("F32", (256, 16))), "weight_scale` is stored as F32, not as", ""),
         (

@@ -286,3 +286,13 @@ def test_kimi_k2_5_is_kimi_k2_below_a_prefix_beside_a_tower() -> None:
     assert {t.role for t in tensors if t.form.format == "int4"} == {Role.ROUTED_EXPERTS}
     tower = {t.path[0] for t in tensors if t.outer is Role.VISION}
     assert tower == {"vision_tower", "mm_projector"}
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b-bf16", "deepseek-v2-lite", "qwen3-next-80b-a3b", "qwen3-30b-a3b"])
+def test_the_full_names_of_a_tensor_are_those_of_an_index(name: str) -> None:
+    """One for each expert; a bare parameter (a stack of experts, `A_log`, sinks) has no dot at its end."""
+    graph = read_model(name)
+    names = [full for tensor in graph.tensors for full in tensor.names()]
+    assert len(names) == len(set(names)) == graph.stored_tensors
+    assert not [full for full in names if full.endswith(".") or EXPERT in full or "{" in full]
+    assert set(names) >= {tensor.name for tensor in graph.tensors if tensor.experts is None}

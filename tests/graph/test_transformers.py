@@ -36,8 +36,8 @@ Shapes = dict[str, tuple[int, ...]]
 MODELS = {describe(facts(name)[0], name).family.name: name for name in reversed(catalogue())}
 """A model of each family."""
 
-UNLIKE = ("deepseek_v4",)
-"""Families whose class in the library has other names than what is published."""
+UNLIKE = ("deepseek_v4", "kimi_k3")
+"""Families whose class in the library has other names than what is published, or that it has no class of."""
 
 FAMILIES = [family for family in sorted(MODELS) if family not in UNLIKE]
 

@@ -43,6 +43,8 @@ MODELS: dict[str, str] = {
     "nemotron_h": "nemotron-3-super-120b-a12b",
     "minimax_m3": "minimax-m3",
     "mimo_v2": "mimo-v2-flash",
+    "kimi_k3": "kimi-k3",
+    "step3p7": "step-3.7-flash",
 }
 """The model of each family whose structure the small one has, sizes as divisible as its own."""
 

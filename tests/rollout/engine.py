@@ -75,6 +75,13 @@ def target(prefix: str, kind: str, targets: Sequence[str], packed: Mapping[str, 
     return None if found == REFUSED else found
 
 
+def has_fp4_experts(folder: str) -> bool:
+    """`ModelConfig.is_fp4_experts`, of a checkpoint folder."""
+    from sglang.srt.configs.model_config import ModelConfig
+
+    return bool(ModelConfig(folder).is_fp4_experts)
+
+
 def mixed(prefix: str, layers: Mapping[str, str], packed: Mapping[str, list[str]]) -> str | None:
     """`ModelOptMixedPrecisionConfig.resolve_quant_algo`."""
     from sglang.srt.layers.quantization.modelopt_quant import ModelOptMixedPrecisionConfig

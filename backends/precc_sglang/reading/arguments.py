@@ -7,13 +7,13 @@ free: `HARMLESS` arguments may stand there with any value, so may the step in fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from precc.contract import RolloutLayout
 from precc_sglang.paths import SERVER_PATH
 from precc_sglang.refusal import unreadable
-from precc_sglang.server import DRAFT_RUNNER, UNFUSED, layout
+from precc_sglang.server import PRECISION, UNFUSED, layout
 from precc_sglang.versions import RELEASES, Release, release_of
 
 WRITTEN: Mapping[str, type] = {
@@ -49,7 +49,7 @@ FORBIDDEN: Mapping[str, str] = {
     "enable-w4a4-mxfp4-megamoe": "experts would run in MXFP4",
     "enable-waterfill": "it switches the fusion of shared experts on again",
     "enforce-shared-experts-fusion": "shared experts would take the routed experts' method",
-    "flashinfer-mxfp4-moe-precision": "it chooses the format of expert inputs",
+    PRECISION: "it chooses the format of expert inputs",
     "fp4-gemm-backend": "Marlin among its choices leaves NVFP4 inputs unquantized",
     "json-model-override-args": "it can replace the quantization config",
     "load-format": "some loaders quantize again",
@@ -69,17 +69,17 @@ FORBIDDEN_ONCE: Mapping[str, str] = {"torchao-config": "weights would be quantiz
 """The same of arguments that only older versions have."""
 
 
-def check_arguments(arguments: Mapping[Any, Any], rollout: RolloutLayout, drafts_apart: bool = False) -> None:
+def check_arguments(arguments: Mapping[Any, Any], rollout: RolloutLayout, also: Container[str] = ()) -> None:
     """This refuses what precc would not have written (P502). Raises Unsupported.
 
-    `drafts_apart` is a config whose draft model may have its experts in kernels of their own.
+    `also` are arguments that belong to the config beside them, and to no other.
     """
     sizes = _sizes(release_of(rollout))
     for name, value in arguments.items():
         if name in WRITTEN and (name in sizes or name not in _ALL_SIZES):
             if type(value) is not WRITTEN[name]:
                 raise unreadable(f"{SERVER_PATH}: `{name}: {value}` is no value of that argument", "compile again")
-        elif name not in HARMLESS and not (drafts_apart and name == DRAFT_RUNNER):
+        elif name not in HARMLESS and name not in also:
             why = {**FORBIDDEN, **FORBIDDEN_ONCE}.get(
                 name, "precc neither writes it nor knows that it changes no number"
             )

@@ -6,16 +6,13 @@ Every answer is the method's name and the entry of the file that said so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from precc_sglang.classes import ModelClass, Packed
-from precc_sglang.config import EXPERTS_KEY, NVFP4_KEY
+from precc.records import record
+from precc_sglang.config import EXPERTS_KEY, IN_MXFP4, NVFP4_KEY
 from precc_sglang.families import (
     FP8_BLOCK,
-    FP8_CHANNEL,
     FP8_TENSOR,
-    INT4,
     MXFP4_WEIGHTS,
     MXFP8,
     NVFP4_STATIC,
@@ -25,9 +22,11 @@ from precc_sglang.families import (
 )
 from precc_sglang.grammar import algorithm, algorithm_key, excluded, ignored, skipped, target_of
 from precc_sglang.methods import HYBRID, MIXED
+from precc_sglang.model_class import ModelClass, Packed
 from precc_sglang.names import Kind, Module
 from precc_sglang.paths import CONFIG_PATH
 from precc_sglang.reading.routing import Route
+from precc_sglang.reading.schemes import scheme_of
 from precc_sglang.reading.words import check_words, declared_cache
 from precc_sglang.refusal import unreadable
 from precc_sglang.versions import Release
@@ -51,7 +50,7 @@ class Config(Protocol):
         """The method of a module, with the entry that decides. Raises Disagreement, `re.error`."""
 
 
-@dataclass(frozen=True)
+@record
 class Unquantized:
     """No quantization config at all."""
 
@@ -62,7 +61,7 @@ class Unquantized:
         return Answer(UNQUANTIZED.name, f"{self.path} holds no config")
 
 
-@dataclass(frozen=True)
+@record
 class Fp8:
     """`fp8` and `mxfp8`: everything that is not listed; an LM head never."""
 
@@ -77,6 +76,8 @@ class Fp8:
     """The list of expert layers that are not in NVFP4 after all; None where none is in NVFP4."""
     unsaid: bool = False
     """Whether what the experts are stored in is left to the headers of the checkpoint."""
+    mxfp4: bool = False
+    """Whether the experts are stored in MXFP4, those in NVFP4 left aside."""
 
     def method_of(self, module: Module) -> Answer:
         if module.kind is Kind.HEAD:
@@ -86,6 +87,8 @@ class Fp8:
             if entry is None:
                 return Answer(NVFP4_STATIC.name, f"{self.path}, {NVFP4_KEY}")
         entry = skipped(module.prefix, self.entries, self.packed)
+        if entry is None and module.kind is Kind.EXPERTS and self.mxfp4:
+            return Answer(MXFP4_WEIGHTS.name, f"{self.path}, {EXPERTS_KEY}")
         if entry is None and module.kind is Kind.EXPERTS and self.unsaid:
             return Answer(f"{self.method} or mxfp4", f"{self.path}, which has no {EXPERTS_KEY}: the headers decide")
         if entry is None:
@@ -93,7 +96,7 @@ class Fp8:
         return Answer(UNQUANTIZED.name, f"{self.path}, {self.key} {entry!r}")
 
 
-@dataclass(frozen=True)
+@record
 class ModelOpt:
     """`modelopt_fp8` and `modelopt_fp4`: everything that is not excluded, an LM head too."""
 
@@ -123,7 +126,7 @@ _ALGORITHMS = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Mixed:
     """`modelopt_mixed`: a literal map of modules; what it does not know, or knows under an unknown word, is BF16."""
 
@@ -149,7 +152,7 @@ class Mixed:
         return Answer(method, f"{self.path}, quantized_layers {key!r} {algo}")
 
 
-@dataclass(frozen=True)
+@record
 class Compressed:
     """`compressed-tensors`: targets by name or class, minus what is ignored; an LM head only if a target names it."""
 
@@ -163,6 +166,9 @@ class Compressed:
     def method_of(self, module: Module) -> Answer:
         if module.kind is Kind.HEAD:
             return Answer(UNQUANTIZED.name, "no target names the LM head")
+        packed = MXFP4_WEIGHTS.name in self.targets.values()
+        if module.kind is Kind.EXPERTS and packed:
+            return Answer(MXFP4_WEIGHTS.name, f"{self.path}, whose format takes every expert layer")
         if module.kind is Kind.EXPERTS:
             names = [f"{module.prefix}.0.{part}_proj" for part in ("gate", "up", "down")]
             answers = [self._one(name, "FusedMoE") for name in names]
@@ -179,6 +185,8 @@ class Compressed:
         target = target_of(name, kind, list(targets), self.packed)
         if target is None:
             raise unreadable(f"no target of {self.path} covers {name}, and nothing ignores it")
+        if targets[target] == MXFP4_WEIGHTS.name:
+            raise unreadable(f"{self.path} declares MXFP4, which SGLang has for expert layers only: {name}")
         return Answer(targets[target], f"{self.path}, target {target!r}")
 
     def _targets(self, kind: str) -> Mapping[str, str]:
@@ -187,7 +195,7 @@ class Compressed:
         return self.targets
 
 
-@dataclass(frozen=True)
+@record
 class Int4Fp8:
     """`w4afp8`: INT4 experts and block-FP8 layers; it reads no list at all."""
 
@@ -199,7 +207,7 @@ class Int4Fp8:
         return Answer(methods.get(module.kind, UNQUANTIZED.name), f"{self.path}, which SGLang takes for w4afp8")
 
 
-@dataclass(frozen=True)
+@record
 class Mxfp4:
     """`mxfp4`: every expert layer, whatever the list says; a linear layer that asks ends the start."""
 
@@ -212,7 +220,7 @@ class Mxfp4:
         return Answer(MXFP4_WEIGHTS.name, f"{self.path}, whose method takes every expert layer")
 
 
-@dataclass(frozen=True)
+@record
 class Online:
     """A method without a config of its own: it quantizes a checkpoint while loading it."""
 
@@ -227,7 +235,7 @@ class Online:
 # --- reading them from JSON --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class Reader:
     """What a version and a model class add to a config: what the class fuses, what it does to names,
     `SGLANG_FP8_IGNORED_LAYERS`, and the one substring that a draft class replaces in the names."""
@@ -284,9 +292,10 @@ def _fp8(found: Route, reader: Reader) -> Config:
         config.get("quant_algo") == HYBRID.quant_algo and config.get(NVFP4_KEY) == "NVFP4" and "group_size" in config
     )
     four_bits = reader.names(_strings(config.get("ignore"), found, "ignore")) if hybrid else None
-    unsaid = reader.built.fp8_beside_fp4 and config.get(EXPERTS_KEY) != "fp8"
+    said = config.get(EXPERTS_KEY) if reader.built.fp8_beside_fp4 else "fp8"
+    unsaid, mxfp4 = said not in ("fp8", IN_MXFP4), said == IN_MXFP4
     cache = declared_cache(config)
-    return Fp8(method, key, names, reader.packed, found.path, cache, pow2, four_bits, unsaid)
+    return Fp8(method, key, names, reader.packed, found.path, cache, pow2, four_bits, unsaid, mxfp4)
 
 
 def _modelopt(found: Route, reader: Reader) -> Config:
@@ -337,37 +346,11 @@ def _mixed_keys(found: Route, release: Release) -> Iterator[str]:
 def _compressed(found: Route, reader: Reader) -> Config:
     config, targets = found.config, {}
     for group in dict(config.get("config_groups") or {}).values():
-        scheme = _scheme(group, str(group.get("format") or config.get("format")))
+        scheme = scheme_of(group, str(group.get("format") or config.get("format")))
         targets.update(dict.fromkeys(reader.names(_strings(group.get("targets"), found, "targets")), scheme))
     entries = reader.names(_strings(config.get("ignore"), found, "ignore"))
     contained = reader.release.ignore_contained
     return Compressed(targets, entries, reader.packed, found.path, declared_cache(config), contained)
-
-
-_SCHEME: Mapping[str, Any] = {
-    "num_bits": 8,
-    "type": "int",
-    "symmetric": True,
-    "strategy": None,
-    "group_size": None,
-    "dynamic": False,
-    "actorder": None,
-}
-"""What compressed-tensors takes for an argument that is not there."""
-
-_CHANNEL = {**_SCHEME, "type": "float", "strategy": "channel"}
-_TOKEN = {**_SCHEME, "type": "float", "strategy": "token", "dynamic": True}
-_GROUPS = {**_SCHEME, "num_bits": 4, "strategy": "group"}
-
-
-def _scheme(group: Mapping[str, Any], form: str) -> str:
-    weights, inputs = ({**_SCHEME, **(group.get(key) or {})} for key in ("weights", "input_activations"))
-    size = weights["group_size"]
-    if form == "pack-quantized" and weights == {**_GROUPS, "group_size": size} and inputs == _SCHEME:
-        return f"{INT4.name} group {size}"
-    if form == "float-quantized" and (weights, inputs) == (_CHANNEL, _TOKEN):
-        return FP8_CHANNEL.name
-    return f"compressed-tensors {form}, weights {group.get('weights')}, inputs {group.get('input_activations')}"
 
 
 def _mxfp4(found: Route, reader: Reader) -> Config:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from precc.contract import Contract
-from precc_sglang.config import NVFP4_KEY
+from precc.records import record
+from precc_sglang.config import EXPERTS_KEY, IN_MXFP4, NVFP4_KEY
 from precc_sglang.environment import MODELLED, shell_settings, variables_of
 from precc_sglang.paths import CONFIG_PATH, ENVIRONMENT_PATH, LEGACY_PATH, SERVER_PATH, SHELL_PATH
 from precc_sglang.reading.arguments import check_arguments
 from precc_sglang.reading.belonging import check_digests, named_digests
 from precc_sglang.refusal import unreadable
+from precc_sglang.server import DRAFT_RUNNER, PRECISION
 
 
-@dataclass(frozen=True)
+@record
 class Files:
     """What a server is started with: both configs, its arguments, its environment."""
 
@@ -43,8 +44,14 @@ def open_files(artifacts: Mapping[str, str], contract: Contract) -> Files:
     variables = _variables(artifacts, facts, variables_of(contract.rollout))
     objects = {CONFIG_PATH: config, LEGACY_PATH: legacy, ENVIRONMENT_PATH: facts}
     check_digests(named_digests(artifacts, objects, arguments), contract.digest)
-    check_arguments(arguments, contract.rollout, drafts_apart=NVFP4_KEY in (config or {}))
+    check_arguments(arguments, contract.rollout, also=_argued(config or {}))
     return Files(config, legacy, arguments, variables)
+
+
+def _argued(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The arguments that some configs need: kernels of the draft model's own, what experts in MXFP4 multiply with."""
+    drafts, experts = NVFP4_KEY in config, config.get(EXPERTS_KEY) == IN_MXFP4
+    return (*((DRAFT_RUNNER,) if drafts else ()), *((PRECISION,) if experts else ()))
 
 
 def _text(artifacts: Mapping[str, str], path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,13 +14,13 @@ from precc.diagnostics import error
 from precc.graph.model import EXPERT, ModelGraph, Tensor
 from precc.syntax.words import Role
 from precc_sglang import environment as env
-from precc_sglang.classes import ModelClass
 from precc_sglang.config import DIGEST_KEY
 from precc_sglang.families import (
     FP8_BLOCK,
     FP8_CHANNEL,
     FP8_TENSOR,
     INT4,
+    MXFP4,
     MXFP4_WEIGHTS,
     MXFP8,
     NVFP4_STATIC,
@@ -29,6 +29,7 @@ from precc_sglang.families import (
     UNQUANTIZED,
 )
 from precc_sglang.grammar import Disagreement
+from precc_sglang.model_class import ModelClass
 from precc_sglang.names import Kind, Module, class_of, module_of
 from precc_sglang.paths import CONFIG_PATH, ENVIRONMENT_PATH, LEGACY_PATH, SERVER_PATH
 from precc_sglang.reading.configs import Answer, Config, Fp8, Reader, Unquantized, config_of
@@ -36,7 +37,7 @@ from precc_sglang.reading.files import Files, open_files
 from precc_sglang.reading.routing import Route, route
 from precc_sglang.refusal import unreadable
 from precc_sglang.served import CACHED_PARTS, EXACT, SCALING, Served, has_dtype
-from precc_sglang.server import BLOCK_BACKENDS, DRAFT_RUNNER, RUNNERS, TRTLLM, UNFUSED
+from precc_sglang.server import BESIDE_FP8, BLOCK_BACKENDS, DRAFT_RUNNER, PRECISION, RUNNERS, TRTLLM, UNFUSED
 from precc_sglang.versions import Release, is_blackwell, release_of
 
 STORED = {
@@ -50,6 +51,7 @@ STORED = {
         NVFP4_STATIC,
         NVFP4_WEIGHTS,
         MXFP4_WEIGHTS,
+        MXFP4,
         INT4,
     )
 }
@@ -197,6 +199,8 @@ class Server:
         name = method.split(" group ")[0]
         if name == NVFP4_STATIC.name and module.kind is Kind.EXPERTS and self.files.truthy(env.PER_TOKEN):
             name = method = NVFP4_TOKEN.name
+        if name == MXFP4_WEIGHTS.name and isinstance(self.config, Fp8):
+            name = method = self._mxfp4_beside_fp8
         dtype = self._dtype if has_dtype(module) else ""
         return Served(method, STORED.get(name, ()), self._inputs(name, module), cache, dtype)
 
@@ -210,10 +214,20 @@ class Server:
             if not all(self.files.on(variable) for variable in env.EXACT_MATH):
                 words = words.replace(EXACT, "fast math")
             words += self._adaptive()
-        runner = self.files.arguments.get("moe-runner-backend", "auto")
-        if module.kind is Kind.EXPERTS and runner not in RUNNERS.get(name, (runner,)):
+        runner = self.files.arguments.get(_backend_of(module, self.files.arguments), "auto")
+        own = BESIDE_FP8.get(name) if isinstance(self.config, Fp8) else None
+        if module.kind is Kind.EXPERTS and runner not in (own or RUNNERS.get(name, (runner,))):
             words += f", as the expert backend {runner} may"
         return words
+
+    @property
+    def _mxfp4_beside_fp8(self) -> str:
+        """MXFP4 by what its kernels make of inputs: Blackwell's round them unless they are told not to."""
+        precision = self.files.arguments.get(PRECISION, "default")
+        if precision == "fp8":
+            return "mxfp4 with fp8 inputs"
+        rounds = is_blackwell(self.contract.rollout) and precision == "default"
+        return MXFP4.name if rounds else MXFP4_WEIGHTS.name
 
     def _adaptive(self) -> str:
         if not self.files.on(env.ADAPTIVE):
@@ -271,7 +285,7 @@ def _of_expert(module: Module, expert: int) -> Module:
     def numbered(name: str) -> str:
         return name.replace(EXPERT, str(expert))
 
-    return replace(module, prefix=numbered(module.prefix), shards=tuple(map(numbered, module.shards)))
+    return module._replace(prefix=numbered(module.prefix), shards=tuple(map(numbered, module.shards)))
 
 
 def _agree(files: Files) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from precc.backend import Unsupported
 from precc.diagnostics import error
+from precc.records import record
 from precc_sglang.paths import CONFIG_PATH, LEGACY_PATH, SERVER_PATH
 from precc_sglang.reading.files import Files
 from precc_sglang.refusal import unreadable
@@ -27,7 +27,7 @@ ONLINE = frozenset({"fp8", "mxfp8", "modelopt_fp4", "nvfp4_online"})
 """The methods that quantize a checkpoint without a config while loading it; `modelopt_fp4` an FP8 one too."""
 
 
-@dataclass(frozen=True)
+@record
 class Route:
     """The method in force (empty for none), the object that its config class reads, and the file that it is in."""
 

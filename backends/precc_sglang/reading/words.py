@@ -18,7 +18,9 @@ _CACHES = frozenset({"kv_cache_quant_algo", "kv_cache_scheme"})
 _FP8 = frozenset({"fmt", "activation_scheme", "weight_block_size", "scale_fmt", "ignored_layers", *_LISTS, *_CACHES})
 _EXPERTS = frozenset({EXPERTS_KEY, NVFP4_KEY, "group_size", "quantized_layers"})
 _MODELOPT = frozenset({"group_size", *_LISTS, *_CACHES})
-_COMPRESSED = frozenset({"format", "quantization_status", "config_groups", "ignore", "kv_cache_scheme"})
+_COMPRESSED = frozenset(
+    {"format", "quantization_status", "config_groups", "ignore", "kv_cache_scheme", "global_compression_ratio"}
+)
 
 KEYS: Mapping[str, frozenset[str]] = {
     "fp8": _FP8,
@@ -37,6 +39,7 @@ ONLY: Mapping[str, tuple[object, ...]] = {
     "activation_scheme": ("dynamic",),
     "quantization_status": ("compressed",),
     "group_size": (16,),
+    "global_compression_ratio": (None,),
 }
 """Keys with one value that precc reads; where it is another, SGLang reads another format or does not start."""
 

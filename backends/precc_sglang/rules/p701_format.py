@@ -2,9 +2,9 @@
 
 SGLang 0.5.23 serves MXFP8; FP8 in 128×128 blocks, with static per-tensor scales, or with per-channel weights and
 per-token inputs; NVFP4 with static inputs, in expert layers with per-token ones too; weight-only NVFP4; weight-only
-INT4 in groups of 32 or 128; weight-only MXFP4 in gpt-oss. It has nothing for the rest (MXFP4 inputs, INT8 groups, FP8
-with dynamic per-tensor inputs, weight-only FP8, operands of different formats), and what it does not know it would run
-unquantized without a word.
+INT4 in groups of 32 or 128; weight-only MXFP4 in experts of gpt-oss, Kimi-K3 and DeepSeek-V4, in the last with MXFP8
+inputs too. It has nothing for the rest (MXFP4 inputs, INT8 groups, FP8 with dynamic per-tensor inputs, weight-only FP8,
+other operands of different formats), and what it does not know it would run unquantized without a word.
 
 ```prec expect=P701 model=qwen3-30b-a3b
 targets: sglang
@@ -41,7 +41,8 @@ INSTEAD: dict[str, str] = {
     "in a clause of its own, to the weights)",
     "int4": "`weight int4 group 32` or `group 128`",
     "int8": "`weight int4 group 32` or `fp8_block`",
-    "mxfp4": "`weight mxfp4` with unquantized inputs (experts of gpt-oss), `nvfp4 per_token` (experts) or `mxfp8`",
+    "mxfp4": "`weight mxfp4` with unquantized inputs (experts of gpt-oss, Kimi-K3 and DeepSeek-V4), `nvfp4 per_token` "
+    "(experts) or `mxfp8`",
     "nvfp4": "`nvfp4 per_token` (experts), or `weight nvfp4` with unquantized inputs",
     "mxfp8": "`mxfp8` for both operands",
 }

@@ -1,4 +1,4 @@
-"""SGLang: DeepSeek-V4's `wo_a` is in block FP8 with power-of-two scales wherever anything is in block FP8.
+"""SGLang: DeepSeek-V4's `wo_a` is in block FP8 with power-of-two scales beside block FP8 or MXFP4 experts.
 
 The projection of the groups of heads is multiplied by a kernel of its own (`SGLANG_OPT_FP8_WO_A_GEMM`, which is on).
 Under the method `fp8` in 128×128 blocks the class stops where it is not quantized; on Blackwell that kernel rounds
@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic, Severity
 from precc_sglang.families import FP8_BLOCK, family_of
-from precc_sglang.methods import choice_of, quantized_families
+from precc_sglang.methods import choice_of
 from precc_sglang.refusal import refuse
 from precc_sglang.versions import is_blackwell, sglang_version
 
@@ -47,7 +47,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         what = f"asks for FP8 in {choice.built.name} whatever is decided"
         yield from refuse(contract, CODE, contract.entries, what, "write `rollout: sglang=0.5.23`")
         return
-    if choice.method.argument != "fp8" or FP8_BLOCK not in quantized_families(contract.entries):
+    if choice.method.argument != "fp8":
         return
     groups = [entry for entry in contract.entries if entry.tensor.path[-1] == OUTPUT_GROUPS]
     other = [entry for entry in groups if family_of(entry.decision) is not FP8_BLOCK]
@@ -55,7 +55,7 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         contract,
         CODE,
         other,
-        "stops where this projection is not in block FP8 and others are",
+        "stops where this projection is not in block FP8 and others are, or experts are in MXFP4",
         "write `fp8_block` for it, in MTP layers too (`@attention in @mtp`)",
     )
     scaled = [entry for entry in groups if entry not in other and entry.decision.weight.scale != "pow2"]

@@ -10,6 +10,14 @@ targets: sglang
 @routed_experts: mxfp8
 ```
 
+That of Step-3.7 takes stacks in every format, and from each of their tensors the part of each expert; of packed
+integers one tensor is the shape that all of them share.
+
+```prec expect=P701 model=step-3.7-flash
+targets: sglang
+@routed_experts: weight int4 group 32, train bf16
+```
+
 Serve the model in BF16:
 
 ```prec model=gpt-oss-20b
@@ -35,9 +43,19 @@ SEVERITY = Severity.ERROR
 
 
 def check(contract: Contract) -> Iterator[Diagnostic]:
-    """One finding for all quantized experts of a class whose loader does not know them one by one."""
+    """One finding for all quantized experts that a class's loader, which knows stacks alone, cannot take."""
     choice = choice_of(contract)
-    if choice is None or choice.built.loads_single_experts:
+    if choice is None or choice.built.experts == "single":
+        return
+    if choice.built.experts == "stacked":
+        shapes = [entry for _, entry, family in choice.entries(Kind.EXPERTS) if family is not None and family.group]
+        yield from refuse(
+            contract,
+            CODE,
+            shapes,
+            f"takes a part for each expert from every tensor in {choice.built.name}: `weight_shape` has none",
+            "write another format for experts, or leave `sglang` out of `targets:`",
+        )
         return
     lost = [entry for _, entry, family in choice.entries(Kind.EXPERTS) if family not in _STACKED]
     yield from refuse(

@@ -4,6 +4,8 @@ The one method that mixes formats, `modelopt_mixed`, knows MXFP8, FP8 in blocks,
 weight-only NVFP4. INT4 and per-channel FP8 have a method of their own, beside unquantized tensors only; an algorithm
 that a mix does not know would be served unquantized without a word.
 
+MXFP4 experts of DeepSeek-V4 stand beside block FP8, which is one method to SGLang.
+
 In SGLang 0.5.16 a mix knows neither MXFP8 nor block FP8.
 
 ```prec expect=P701 model=qwen3-30b-a3b
@@ -34,7 +36,7 @@ from collections.abc import Iterable, Iterator
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic, Severity
 from precc_sglang.families import Family, family_of, mixable
-from precc_sglang.methods import choose, quantized_families
+from precc_sglang.methods import choose, four_bit_experts, quantized_families
 from precc_sglang.refusal import refuse
 from precc_sglang.versions import release_of, version_that
 
@@ -46,7 +48,7 @@ SEVERITY = Severity.ERROR
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """One finding at the first tensor whose format does not mix."""
     families, release = quantized_families(contract.entries), release_of(contract.rollout)
-    if choose(families, release) is not None:
+    if choose(families, release) is not None or four_bit_experts(contract):
         return
     beyond = families - mixable(release)
     alone = [entry for entry in contract.quantized() if family_of(entry.decision) in beyond]

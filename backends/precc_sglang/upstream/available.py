@@ -53,7 +53,7 @@ def _check_stated(contract: Contract, installed: str) -> None:
 
 def _emits_alike(contract: Contract, version: str) -> bool:
     """Whether the artifacts for a version are those for the version that is assumed."""
-    stated = replace(contract, rollout=replace(contract.rollout, sglang=version))
+    stated = replace(contract, rollout=contract.rollout.with_settings({"sglang": version}))
     try:
         return list(artifacts(stated)) == list(artifacts(contract))
     except Unsupported:

@@ -33,17 +33,24 @@ def start() -> None:
 
 @contextmanager
 def gpu(capability: int) -> Iterator[None]:
-    """This pretends a GPU of a compute capability, times ten, which any snapshots of recurrent states fit."""
+    """This pretends a GPU of a compute capability, times ten, which any snapshots of recurrent states fit.
+
+    Classes may make streams for what a forward pass overlaps; none is run here. FlashInfer, which the engine requires,
+    is there on any.
+    """
     import torch
     from sglang.srt.arg_groups import mamba_hook
+    from sglang.srt.layers.quantization import mxfp4_flashinfer_cutlass_moe
     from sglang.srt.model_loader import loader
     from sglang.srt.runtime_context import override_platform
 
     pair = divmod(capability, 10)
     cuda: Any = torch.cuda
     cuda.get_device_capability = lambda *_, **__: pair
+    cuda.Stream = object
     loader.get_device_capability = lambda *_, **__: pair
     mamba_hook._platform_supports_mamba_cache_extra_buffer = lambda: True
+    mxfp4_flashinfer_cutlass_moe.is_flashinfer_available = lambda: True
     blackwell = capability >= BLACKWELL
     facts = {"is_blackwell": blackwell, "is_sm100": blackwell, "is_sm100_or_sm110": blackwell}
     with override_platform(**facts, is_sm90=not blackwell, is_hopper_with_cuda_12_3=not blackwell):

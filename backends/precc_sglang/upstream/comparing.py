@@ -31,8 +31,8 @@ from precc_sglang.versions import is_blackwell
 
 DECIDES, STOPS = "P511", "P512"
 
-WIDER = frozenset({("BF16", "F32"), ("F16", "F32")})
-"""Conversions that keep every value: SGLang holds some routers and their biases in FP32."""
+WIDER = frozenset({("BF16", "F32"), ("F16", "F32"), ("F8_E8M0", "F32")})
+"""Conversions that keep every value: SGLang holds some routers and their biases in FP32, and some scales."""
 
 SAME_BITS = ("I8", "U8")
 """Codes that a loader takes for signed ones on their way into a parameter of unsigned ones."""
@@ -42,6 +42,9 @@ PLACEHOLDER = ("I64", "BF16")
 
 NORMS = ("F32", "BF16")
 """SGLang keeps norms that are stored in FP32 in the server's dtype."""
+
+DECAYS, DELTAS = "A_log", "dt_bias"
+"""What delta attention holds for each head, and for each channel."""
 
 KERNEL_WIDTH = 128
 """What the width of an expert is rounded up to for FlashInfer's TensorRT-LLM kernels."""
@@ -223,9 +226,13 @@ def _compare_parameter(holder: Holder, word: str, wanted: Parameter, built: Buil
 def _laid_out(holder: Holder, word: str, wanted: Parameter) -> Iterator[Parameter]:
     """A parameter as it may be laid out.
 
-    Some kernels want experts in whole blocks, zeros behind their rows or columns, or packed integers by columns.
+    Some kernels want experts in whole blocks, zeros behind their rows or columns, or packed integers by columns. The
+    decays of heads may be stored in as many places as a head is wide, and held in as many as there are heads.
     """
     yield wanted
+    if word == DECAYS and DELTAS in holder.parameters and len(wanted.shape) == 1:
+        heads = holder.parameters[DELTAS].shape[0] // wanted.shape[0]
+        yield Parameter(wanted.dtype, (1, 1, heads, 1))
     if holder.module is not None and holder.module.kind is Kind.EXPERTS and len(wanted.shape) == 3:
         yield from _padded(holder, word, wanted)
         family = family_of(holder.entries[0].decision)
@@ -290,7 +297,7 @@ def _compare_tensors(
     tensor = entry.tensor
     if tensor.tied_to is not None or (tensor.mtp is not None and tensor.role in SHARED_WITH_TARGET):
         return
-    wanted, written = [word for word, _ in held(entry)], _written(case, entry)
+    wanted, written = [word for word, _ in held(entry, case.choice.built)], _written(case, entry)
     for word in sorted({*wanted} - {*written}):
         found.add(origin, f"would find no `{word}` of", "in the checkpoint, which the contract stores", "in its loader")
     for word in written:

@@ -10,9 +10,10 @@ from precc.contract import Contract, Entry
 from precc.formats import StoredPart, stored_parts
 from precc.graph.model import EXPERT, Tensor
 from precc.syntax.words import Role
-from precc_sglang.classes import TOWERS, ModelClass
-from precc_sglang.families import FP8_TENSOR, MXFP4_WEIGHTS, NVFP4_STATIC, UNQUANTIZED, family_of
+from precc_sglang.classes import CLASSES
+from precc_sglang.families import FP8_TENSOR, MXFP4, MXFP4_WEIGHTS, NVFP4_STATIC, UNQUANTIZED, family_of
 from precc_sglang.methods import Choice
+from precc_sglang.model_class import TOWERS, ModelClass
 from precc_sglang.names import Kind, Module, module_of
 from precc_sglang.upstream.wire import Parameter, Shape
 
@@ -24,7 +25,7 @@ DTYPES = {"bf16": "BF16", "fp16": "F16", "fp32": "F32"}
 HALVES = {"gate": "w13_", "up": "w13_", "down": "w2_"}
 """The fused parameter of an expert layer that holds each projection."""
 
-STACKED: dict[str, tuple[str, ...]] = {"gate_up": ("gate", "up"), "down": ("down",)}
+STACKED: dict[str, tuple[str, ...]] = {"gate_up": ("gate", "up"), "gate": ("gate",), "up": ("up",), "down": ("down",)}
 """The projections in a stack of experts, by the part of the tensor."""
 
 STACKED_BIASES = {"gate_up_proj_bias": "w13_weight_bias", "down_proj_bias": "w2_weight_bias"}
@@ -90,7 +91,7 @@ def holders(contract: Contract, choice: Choice) -> list[Holder]:
             holder = found.setdefault(key, Holder(name, tensor.mtp is not None, module))
             holder.entries.append(entry)
     for holder in found.values():
-        named = _parameters(holder).items()
+        named = _parameters(holder, choice.built).items()
         holder.parameters = {choice.built.placed((word,))[-1]: parameter for word, parameter in named}
     return list(found.values())
 
@@ -106,7 +107,7 @@ def _held_in(tensor: Tensor, module: Module | None, built: ModelClass) -> Iterat
         path = path if tensor.parameter else path[:-1]
         fuses = tensor.outer in TOWERS or built.bars(tensor)
         never = module is not None and module.kind is Kind.NEVER and not fuses
-        fused = None if never else built.fused(path)
+        fused = None if never else built.fused(path, tensor.role)
         yield ".".join(path) if fused is None else fused[0]
 
 
@@ -123,14 +124,14 @@ def _path(tensor: Tensor, built: ModelClass) -> tuple[str, ...]:
 # --- parameters --------------------------------------------------------------------------------------
 
 
-def _parameters(holder: Holder) -> dict[str, Parameter]:
+def _parameters(holder: Holder, built: ModelClass) -> dict[str, Parameter]:
     """Each parameter of a module, the parts of a fused one put together."""
     experts = holder.module is not None and holder.module.kind is Kind.EXPERTS
     parts: dict[str, list[tuple[Parameter, Entry]]] = {}
     held_apart = _unstacked if experts else lambda entry: iter((entry,))
     for entry in chain.from_iterable(map(held_apart, holder.entries)):
         half = HALVES[entry.tensor.part] if experts else ""
-        for word, parameter in held(entry):
+        for word, parameter in held(entry, built):
             named = CORRECTION if entry.tensor.role is Role.ROUTER and word == "bias" else word
             parts.setdefault(half + named, []).append((parameter, entry))
     if not experts:
@@ -155,9 +156,14 @@ def _unstacked(entry: Entry) -> Iterator[Entry]:
 
 
 def parts_stacks(contract: Contract) -> bool:
-    """Whether a checkpoint holds experts one by one: all, if those of some stack are quantized, but in MXFP4."""
-    quantized = (entry for entry in contract.entries if entry.decision.weight.is_quantized and entry.tensor.stacked)
+    """Whether a checkpoint holds experts one by one: all, if those of some bare stack are quantized, but in MXFP4."""
+    quantized = (entry for entry in contract.entries if entry.decision.weight.is_quantized and _is_bare(entry.tensor))
     return any(family_of(entry.decision) is not MXFP4_WEIGHTS for entry in quantized)
+
+
+def _is_bare(tensor: Tensor) -> bool:
+    """Whether a tensor is a stack of experts that is no layer's `weight`."""
+    return bool(tensor.stacked) and not tensor.parameter
 
 
 def stored_entries(entry: Entry, apart: bool) -> Iterator[Entry]:
@@ -165,9 +171,11 @@ def stored_entries(entry: Entry, apart: bool) -> Iterator[Entry]:
     yield from _unstacked(entry) if apart else (entry,)
 
 
-def held(entry: Entry) -> Iterator[tuple[str, Parameter]]:
-    """The stored parts of one tensor (of one expert) by the word that names each."""
+def held(entry: Entry, built: ModelClass | None) -> Iterator[tuple[str, Parameter]]:
+    """The stored parts of one tensor (of one expert) by the word that names each for a class."""
     tensor, family = entry.tensor, family_of(entry.decision) or UNQUANTIZED
+    if family is MXFP4_WEIGHTS and built is not None and built.mxfp4 == "beside":
+        family = MXFP4  # stored alike whatever the inputs are
     if family is UNQUANTIZED or not tensor.is_gemm:
         dtype = DTYPES.get(entry.decision.weight.format, entry.decision.weight.format)
         yield tensor.parameter or tensor.path[-1], Parameter(dtype, tensor.shape)
@@ -235,17 +243,17 @@ def _of_experts(word: str, group: Iterable[tuple[Parameter, Entry]]) -> Paramete
 
 def checkpoint(contract: Contract) -> dict[str, Parameter]:
     """The tensors of a checkpoint that follows a contract, as `decides` says they are stored."""
-    tensors, apart = {}, parts_stacks(contract)
+    tensors, apart, built = {}, parts_stacks(contract), CLASSES.get(contract.model.architecture)
     for entry in chain.from_iterable(stored_entries(entry, apart) for entry in contract.entries):
         for module in entry.tensor.modules():
-            for word, parameter in held(entry):
+            for word, parameter in held(entry, built):
                 tensors[stored_name(entry.tensor, module, word)] = _on_disk(entry.tensor, word, parameter)
     return tensors
 
 
 def _on_disk(tensor: Tensor, word: str, parameter: Parameter) -> Parameter:
     """A stored part as its writer shapes it: the codes of a stack in MXFP4 have an axis of blocks."""
-    if not tensor.stacked or BLOCKS.get(word) != "blocks":
+    if not _is_bare(tensor) or BLOCKS.get(word) != "blocks":
         return parameter
     *lead, columns = parameter.shape
     return Parameter(parameter.dtype, (*lead, columns // PAIRS_A_BLOCK, PAIRS_A_BLOCK))

@@ -180,6 +180,7 @@ def stored_buffers(module: Any, recurse: bool = False) -> Iterator[tuple[str, An
 
 DTYPES = {
     "float8_e4m3fn": "F8_E4M3",
+    "float8_e8m0fnu": "F8_E8M0",
     "uint8": "U8",
     "int8": "I8",
     "bfloat16": "BF16",
@@ -214,6 +215,8 @@ def method_of(module: Any, config: Any) -> str:
 
 def _fp8(method: Any, config: Any) -> str:
     own = method.quant_config
+    if getattr(method, "is_fp4_expert", False):
+        return "mxfp4 in the kernels of fp8"
     if own.use_mxfp8:
         return "mxfp8" if own.weight_block_size == [1, 32] else f"mxfp8 {own.weight_block_size}"
     return "fp8_block" if own.weight_block_size == [128, 128] else f"fp8 {own.weight_block_size}"
@@ -226,10 +229,21 @@ def _nvfp4_experts(method: Any, config: Any) -> str:
     return "nvfp4_token" if own.use_per_token_activation else "nvfp4_static"
 
 
+def _mxfp4_trtllm(method: Any, config: Any) -> str:
+    known = {"default": "mxfp4", "bf16": "mxfp4_weights"}
+    return known.get(method.flashinfer_mxfp4_moe_precision, "mxfp4 with fp8 inputs")
+
+
+def _mxfp4_cutlass(method: Any, config: Any) -> str:
+    return "mxfp4 with fp8 inputs" if method._use_sm90_humming else "mxfp4_weights"
+
+
 _METHODS: Mapping[str, str | Callable[[Any, Any], str]] = {
     "Fp8LinearMethod": _fp8,
     "Fp8MoEMethod": _fp8,
     "Mxfp4MoEMethod": "mxfp4_weights",
+    "Mxfp4FlashinferTrtllmMoEMethod": _mxfp4_trtllm,
+    "Mxfp4FlashinferCutlassMoEMethod": _mxfp4_cutlass,
     "ModelOptFp8LinearMethod": "fp8_tensor",
     "ModelOptFp8MoEMethod": "fp8_tensor",
     "ModelOptNvFp4A16LinearMethod": "nvfp4_weights",

@@ -11,6 +11,7 @@ from typing import Any
 from precc.contract import Entry
 from precc.contract.shrinking import SmallContract
 from precc.graph.model import EXPERT
+from precc_sglang.classes import CLASSES
 from precc_sglang.upstream.expected import held, stored_entries
 from precc_sglang.upstream.wire import Parameter
 
@@ -37,11 +38,11 @@ def planned(small: SmallContract, text: str) -> dict[str, Parameter]:
     with the shapes of the parts in order.
     """
     lines = _lines(json.loads(text)["tensors"])
-    tensors = {}
+    tensors, built = {}, CLASSES.get(small.contract.model.architecture)
     for entry, origin in zip(small.contract.entries, small.origins, strict=True):
         line = _line_of(origin, lines)
         apart = line is not None and any(_RANGE.match(word) for word, _ in line.outputs)
-        shapes = [parameter.shape for stored in stored_entries(entry, apart) for _, parameter in held(stored)]
+        shapes = [parameter.shape for stored in stored_entries(entry, apart) for _, parameter in held(stored, built)]
         for at, (word, dtype) in enumerate(line.outputs if line else ()):
             shape = shapes[min(at, len(shapes) - 1)]
             for module in entry.tensor.modules():

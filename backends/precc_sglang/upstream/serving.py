@@ -10,7 +10,7 @@ from precc_sglang import environment as env
 from precc_sglang.families import FP8_BLOCK, NVFP4_STATIC, NVFP4_TOKEN
 from precc_sglang.names import Kind, Module
 from precc_sglang.served import CACHED_PARTS, EXACT, SCALING, Served, has_dtype
-from precc_sglang.server import BLOCK_BACKENDS, DRAFT_RUNNER, RUNNERS
+from precc_sglang.server import BESIDE_FP8, BLOCK_BACKENDS, DRAFT_RUNNER, RUNNERS
 from precc_sglang.upstream.wire import Built, Seen
 
 DTYPES = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "F8_E4M3": "fp8"}
@@ -49,8 +49,9 @@ class Server:
         if name in (NVFP4_TOKEN.name, NVFP4_STATIC.name):
             exact = all(self.variables.get(variable) == "1" for variable in env.EXACT_MATH)
             words = (words if exact else words.replace(EXACT, "fast math")) + self._adaptive()
-        runner = self.backends.get("moe-runner-backend", "auto")
-        if module.kind is Kind.EXPERTS and runner not in RUNNERS.get(name, (runner,)):
+        runner = self.backends.get(self._runner_of(module), "auto")
+        own = BESIDE_FP8.get(name) if self.backends.get("quantization") == "fp8" else None
+        if module.kind is Kind.EXPERTS and runner not in (own or RUNNERS.get(name, (runner,))):
             words += f", as the expert backend {runner} may"
         return words
 
@@ -65,12 +66,15 @@ class Server:
         """The type of block FP8's scales: that of the backend that SGLang settled on; before Blackwell of any."""
         if not self.blackwell:
             return wanted.inputs
-        key = "moe-runner-backend" if module.kind is Kind.EXPERTS else "fp8-gemm-backend"
-        if module.draft and module.kind is Kind.EXPERTS and self.backends.get(DRAFT_RUNNER, "None") not in _UNSAID:
-            key = DRAFT_RUNNER
+        key = self._runner_of(module) if module.kind is Kind.EXPERTS else "fp8-gemm-backend"
         backend = self.backends.get(key, "auto")
         scales = next((word for word, (_, known) in BLOCK_BACKENDS.items() if backend in known), None)
         return f"{scales} scales" if scales else f"scales as the backend {backend} has them"
+
+    def _runner_of(self, module: Module) -> str:
+        """The argument that chooses the kernels of an expert layer."""
+        drafts = module.draft and self.backends.get(DRAFT_RUNNER, "None") not in _UNSAID
+        return DRAFT_RUNNER if drafts else "moe-runner-backend"
 
 
 _UNSAID = ("None", "auto")

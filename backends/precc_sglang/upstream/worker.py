@@ -33,6 +33,10 @@ UNSTORED = (
 activations, a placeholder whose value is never used, a table of integers that routes tokens, which is no weight."""
 
 
+UNLESS_STORED = ("input_scale", "experts.w13_weight_bias", "experts.w2_weight_bias")
+"""Parameters that are allocated as they are used where a checkpoint has none: scales of one, biases of zero."""
+
+
 def judge(job: Job) -> Seen:
     """What the engine makes of artifacts, as far as it comes."""
     seen = Seen()
@@ -99,10 +103,10 @@ def _load(job: Job, seen: Seen) -> None:
 
 
 def _initial(job: Job) -> Callable[[str], bool]:
-    """Which parameters keep what their class allocates; input scales are among them where none are stored."""
+    """Which parameters keep what their class allocates."""
 
     def initial(name: str) -> bool:
-        return name.endswith(UNSTORED) or (name.endswith("input_scale") and name not in job.filled)
+        return name.endswith(UNSTORED) or (name.endswith(UNLESS_STORED) and name not in job.filled)
 
     return initial
 

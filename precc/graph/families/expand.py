@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
 from precc.graph.families.table import Block, Facts, Family, Row
 from precc.graph.model import EXPERT, Engine, Tensor
 from precc.graph.storage import Storage
+from precc.records import record
 from precc.syntax.words import Role
 
 SIZES: Mapping[str, Callable[[Facts], int]] = {
@@ -39,7 +39,7 @@ _PARAMETERS = ("weight", "bias")
 Shape: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """One repetition of a block: its number, what stands for `{l}`, and so its prefix."""
 

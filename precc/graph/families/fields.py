@@ -89,6 +89,21 @@ def pattern(fact: str, *, key: str = "") -> Field:
     return Field(fact, key or fact, valid, "a list of 0 and 1, one a layer")
 
 
+def always(key: str, value: bool | str) -> Field:
+    """A field of which every release of a family says the same: another value would mean other tensors."""
+    shown = str(value).lower()
+    return Field(key, key, lambda found: found == value, f"{shown} in this family", value)
+
+
+def pair(fact: str, *, key: str = "") -> Field:
+    """A field that is two small integers, as the sides of a window are."""
+
+    def valid(value: object) -> bool:
+        return isinstance(value, list) and len(value) == 2 and all(is_integer(side, 1, 64) for side in value)
+
+    return Field(fact, key or fact, valid, "two integers from 1 to 64")
+
+
 def word_list(fact: str, allowed: tuple[str, ...], default: Any = ()) -> Field:
     """A field that lists one of a few words for each layer; none when absent, or the default."""
 
