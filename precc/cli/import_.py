@@ -45,6 +45,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """This imports, and prints or writes the policy."""
+    from precc.importing.detection import find_reader
     from precc.importing.importing import import_policy
     from precc.importing.reading import Unimportable
     from precc.importing.sources import read_source
@@ -54,6 +55,7 @@ def run(options: Namespace) -> int:
     _check_output(options)
     try:
         source = read_source(options.source)
+        find_reader(source)
         graph = _model(source, options)
         imported = import_policy(source, graph, _name(source, options))
     except Unimportable as problem:

@@ -17,6 +17,8 @@ from precc.records import field, record
 from precc.syntax.words import Role
 
 CONFIG, LEGACY = "config.json", "hf_quant_config.json"
+WRITTEN = "quantization_config.json"
+"""The section of `config.json` in a file of its own, as `precc compile` writes it for a server."""
 
 _PLACES = (("quantization_config",), ("text_config", "quantization_config"), ("compression_config",))
 
@@ -57,12 +59,20 @@ class Section:
 
 
 def config_section(source: Source) -> Section | None:
-    """The section in `config.json`, or in a file of another name that holds a model's configuration."""
+    """The section in `config.json`, in a file of another name that holds a model's configuration, or by itself."""
     document = _config(source)
     if document is None:
         return None
     found = ((keys, document.section(*keys)) for keys in _PLACES)
-    return next((Section(f"{document.name}: {'.'.join(keys)}", said) for keys, said in found if said is not None), None)
+    within = (Section(f"{document.name}: {'.'.join(keys)}", said) for keys, said in found if said is not None)
+    return next(within, None) or _bare(document)
+
+
+def _bare(document: Document) -> Section | None:
+    """A file that is such a section, as a compile writes it: it names a method and no model."""
+    said = document.section()
+    is_bare = said is not None and "quant_method" in said and not ({"architectures", "model_type"} & said.keys())
+    return Section(document.name, said) if is_bare and said is not None else None
 
 
 def legacy_section(source: Source) -> Section | None:
@@ -75,7 +85,7 @@ def legacy_section(source: Source) -> Section | None:
 
 
 def _config(source: Source) -> Document | None:
-    return source.document(CONFIG) or _alone(source)
+    return source.document(CONFIG, WRITTEN) or _alone(source)
 
 
 def _alone(source: Source) -> Document | None:
@@ -105,6 +115,16 @@ def is_convertible(tensor: Tensor) -> bool:
     if not tensor.is_gemm or tensor.outer in (Role.VISION, Role.AUDIO):
         return False
     return not tensor.protected or is_head(tensor)
+
+
+_LINEAR_ROUTERS = frozenset({"feed_forward.router", "router.proj"})
+"""The ends of the routers that are `Linear` to `transformers`: Llama 4's and Gemma 4's."""
+
+
+def has_own_class(tensor: Tensor) -> bool:
+    """Whether `transformers` multiplies a tensor in a module of another class than `Linear`: embeddings, routers."""
+    is_router = tensor.part == "router" and ".".join(tensor.path[-2:]) not in _LINEAR_ROUTERS
+    return is_router or tensor.part == "embed"
 
 
 def is_head(tensor: Tensor) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from precc.contract import Entry
@@ -11,6 +11,7 @@ from precc.contract.wording import amount, counted_names
 from precc.diagnostics import Diagnostic, error, info, warning
 from precc.front import read_policy
 from precc.graph.model import ModelGraph, Tensor
+from precc.importing.checkpoint import model_config
 from precc.importing.detection import find_reader
 from precc.importing.reading import Reading, Source, SourceRule, Unimportable
 from precc.importing.synthesis import Outline, outline
@@ -23,7 +24,7 @@ from precc.source import SourceFile
 MOST_SELECTORS = 12
 """An imported policy with more of them, in however many rules, says which tensors force the others."""
 
-DEAD, BEYOND, LONG, OTHERWISE = "P903", "P904", "P906", "P908"
+SEEMS, DEAD, BEYOND, LONG, OTHERWISE = "P901", "P903", "P904", "P906", "P908"
 
 
 @record
@@ -41,6 +42,7 @@ class Imported:
 def import_policy(source: Source, graph: ModelGraph, name: str) -> Imported:
     """The policy that decides what a source decides, for every tensor of a model. Raises Unimportable."""
     reader = find_reader(source)
+    _check_architecture(source, graph)
     reading = _trainable(reader.read(source, graph))
     decided = wanted(reading, graph)
     found = outline(decided, graph)
@@ -51,6 +53,15 @@ def import_policy(source: Source, graph: ModelGraph, name: str) -> Imported:
     findings = (*reading.findings, *_about_rules(reading.rules), *long)
     tensors = sum(item.tensor.count for item in decided)
     return Imported(reader.TOOL, text, findings, reading, len(found.rules), tensors)
+
+
+def _check_architecture(source: Source, graph: ModelGraph) -> None:
+    """This refuses a configuration of another class than the model's: its names are those of other tensors."""
+    said = (model_config(source) or {}).get("architectures")
+    named = said if isinstance(said, list) else []
+    if named and graph.architecture not in named:
+        problem = f"{source.path} is the configuration of {named[0]}; {graph.name} is {graph.architecture}"
+        raise Unimportable([error(SEEMS, problem, help="leave --model out, or name the model that it is for")])
 
 
 def _trainable(reading: Reading) -> Reading:
@@ -111,8 +122,10 @@ def _meet(one: Tensor, other: Tensor) -> bool:
 # --- what there is to say ----------------------------------------------------------------------------
 
 
-def _about_rules(rules: Iterable[SourceRule]) -> Iterator[Diagnostic]:
-    yield from _dead([rule for rule in rules if not rule.matched and not rule.idle])
+def _about_rules(rules: Sequence[SourceRule]) -> Iterator[Diagnostic]:
+    meant = [rule for rule in rules if not rule.idle]
+    dead = [rule for rule in meant if not rule.matched]
+    yield from _dead(dead, is_any_alive=len(dead) < len(meant))
     for alike in _alike([rule for rule in rules if rule.beaten]):
         yield warning(DEAD, f"{_texts(alike)}: other rules win all that {_reach(alike)} ({alike[0].where})")
     for alike in _alike([rule for rule in rules if rule.beyond]):
@@ -123,13 +136,14 @@ def _about_rules(rules: Iterable[SourceRule]) -> Iterator[Diagnostic]:
         )
 
 
-def _dead(rules: list[SourceRule]) -> Iterator[Diagnostic]:
+def _dead(rules: list[SourceRule], is_any_alive: bool) -> Iterator[Diagnostic]:
+    others = "" if is_any_alive or len(rules) == 1 else ". No rule of the source reaches one: is it for this model?"
     for alike in _alike(rules):
         yield warning(
             DEAD,
             f"{amount(len(alike), 'rule')} {'reaches' if len(alike) == 1 else 'reach'} nothing: {_texts(alike)} "
             f"({alike[0].where})",
-            help="no tensor of this model has such a name; the tool takes no notice",
+            help=f"no tensor of this model has such a name; the tool takes no notice{others}",
         )
 
 

@@ -53,6 +53,11 @@ def read_launch(texts: Iterable[str]) -> Launch:
     return Launch(tuple(commands), environment)
 
 
+def one_command(text: str) -> str:
+    """The text of a file of arguments as one line: they are passed on as its words, wherever its lines break."""
+    return " ".join(_COMMENT.sub("", text).replace("\\\r\n", " ").replace("\\\n", " ").split())
+
+
 def _set(environment: dict[str, str], text: str) -> None:
     """What a text does to the variables of precision, in its order."""
     found = sorted((*_VARIABLE.finditer(text), *_UNSET.finditer(text)), key=lambda match: match.start())

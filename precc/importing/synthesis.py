@@ -90,14 +90,17 @@ def _needed(steps: list[Step], board: Board) -> list[Step]:
 
 
 def _together(steps: list[Step], board: Board) -> list[Step]:
-    """The steps with those of one decision side by side, where the order is free."""
+    """The steps with those of one decision side by side, where the order is free: ahead, or else behind."""
     for step in list(steps):
         at = steps.index(step)
-        before = [place for place in range(at) if steps[place].decision == step.decision]
-        if before and before[-1] != at - 1:
+        before = [other for other in steps[:at] if other.decision == step.decision]
+        if before and before[-1] is not steps[at - 1]:
             others = [other for other in steps if other is not step]
-            moved = [*others[: before[-1] + 1], step, *others[before[-1] + 1 :]]
-            steps = moved if board.suffices(moved, step) else steps
+            last = others.index(before[-1]) + 1
+            ahead = [*others[:last], step, *others[last:]]
+            behind = [*(other for other in steps[:at] if other not in before), *before, *steps[at:]]
+            ways = ((ahead, [step]), (behind, before))
+            steps = next((way for way, moved in ways if all(board.suffices(way, one) for one in moved)), steps)
     return steps
 
 

@@ -35,7 +35,11 @@ def _quiet(absent: Sequence[str]) -> None:
 
 def linear_layers(graph: ModelGraph) -> tuple[Tensor, ...]:
     """The tensors that a model of `transformers` has as linear layers: no MTP layers, no routers of their own class."""
-    return tuple(t for t in graph.tensors if t.is_gemm and t.mtp is None and t.part != "router" and len(t.shape) == 2)
+    return tuple(t for t in graph.tensors if t.is_gemm and t.mtp is None and _is_linear(t) and len(t.shape) == 2)
+
+
+def _is_linear(tensor: Tensor) -> bool:
+    return tensor.part != "router" or tensor.path[-2:] in (("router", "proj"), ("feed_forward", "router"))
 
 
 def module_names(graph: ModelGraph) -> tuple[str, ...]:

@@ -20,8 +20,9 @@ UNUSED = ("producer", "config_groups")
 CALIBRATION = ("observer", "observer_kwargs", "block_structure")
 """Arguments of compressed-tensors that say how scales were found; the last is for blocks, and null here."""
 
-EXPERTS = {"DeepseekV4ForCausalLM": {"routed_experts_quant_method": "fp8"}}
-"""What SGLang finds out from the headers of a checkpoint that does not say it: here, that no expert is in MXFP4."""
+BY_HEADERS = ("DeepseekV4ForCausalLM",)
+EXPERTS = "routed_experts_quant_method"
+"""The key whose value SGLang finds out from the headers of a checkpoint that lacks it, for some classes."""
 
 _V4 = {
     f"nvidia--DeepSeek-V4-{size}-NVFP4_hf_quant_config.json": f"nvidia--DeepSeek-V4-{size}-NVFP4_config.json"
@@ -32,13 +33,17 @@ REREAD = {"nvidia--Qwen3.6-35B-A3B-NVFP4_config.json": "nvidia--Qwen3.6-35B-A3B-
 beside a `config.json` that says all the old file."""
 
 
-def differences(file: str, done: Compilation) -> Iterator[tuple[str, Served, Served]]:
-    """The tensors that a server runs otherwise under the published file than under the compiled ones."""
+def differences(file: str, done: Compilation, experts: str) -> Iterator[tuple[str, Served, Served]]:
+    """The tensors that a server runs otherwise under the published file than under the compiled ones.
+
+    `experts` is what the headers of the checkpoint would say that routed experts are in, `fp8` or `mxfp4`.
+    """
     assert done.binding is not None
     contract = done.binding.contract
     files = open_files({artifact.path: artifact.text for artifact in done.emissions[0].artifacts}, contract)
     after = Server(files, contract)
-    before = Server(_published(file, files, EXPERTS.get(contract.model.architecture, {})), contract)
+    found = {EXPERTS: experts} if contract.model.architecture in BY_HEADERS else {}
+    before = Server(_published(file, files, found), contract)
     for tensor in filter(_is_asked, contract.tensors):
         one, other = before.reading(tensor).decision, after.reading(tensor).decision
         assert isinstance(one, Served)

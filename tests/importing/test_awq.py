@@ -15,7 +15,7 @@ BASE = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", 
 
 def config(**changed: Any) -> dict[str, Any]:
     """A `config.json` with a section of AWQ."""
-    return {"architectures": ["Qwen3MoeForCausalLM"], "quantization_config": {**BASE, **changed}}
+    return {"quantization_config": {**BASE, **changed}}
 
 
 def test_symmetric_awq_is_weights_in_four_bits(tmp_path: Path) -> None:

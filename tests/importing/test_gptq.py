@@ -15,7 +15,7 @@ BASE = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False,
 
 def config(**changed: Any) -> dict[str, Any]:
     """A `config.json` with a section of GPTQ."""
-    return {"architectures": ["Qwen3MoeForCausalLM"], "quantization_config": {**BASE, **changed}}
+    return {"quantization_config": {**BASE, **changed}}
 
 
 def test_every_linear_layer_of_the_decoder_is_quantized(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from importing import libraries
+from importing.support import decisions
 from rollout import engine as real
 
 from precc.front import read_policy
@@ -146,6 +147,42 @@ def test_experts_that_are_told_apart_keep_their_numbers() -> None:
     done = imported({"quant_method": "modelopt_mixed", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers})
     assert "    experts.{5,6}.gate_proj in layers[3]," in lines(done)
     assert done.rules == 1
+
+
+MIX: dict[str, Any] = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "kv_cache_quant_algo": None}
+
+
+def test_a_server_s_names_in_a_map_stand_for_what_it_fuses() -> None:
+    """`qkv_proj`, and the draft model's expert layer, as SGLang's own lookup has them."""
+    layers = {f"model.layers.{layer}.self_attn.qkv_proj": {"quant_algo": "MXFP8"} for layer in range(46)}
+    layers["model.decoder.mlp.experts"] = {"quant_algo": "NVFP4"}
+    done = imported({**MIX, "quantized_layers": layers}, model="glm-4.5-air")
+    found = decisions(done.reading)
+    assert [found[f"model.layers.0.self_attn.{part}_proj"] for part in "qkvo"] == ["mxfp8", "mxfp8", "mxfp8", "None"]
+    assert found["model.layers.46.mlp.experts.7.up_proj"].startswith("weight nvfp4")
+    assert found["model.layers.45.mlp.experts.7.up_proj"] == "None"
+    assert not codes(done)
+
+
+def test_a_server_s_name_in_a_list_stands_for_what_it_fuses() -> None:
+    """A glob of ModelOpt's that no tensor of the checkpoint has."""
+    done = imported({**NVFP4, "ignore": ["lm_head", "*.qkv_proj"]})
+    found = decisions(done.reading)
+    assert {found[f"model.layers.7.self_attn.{part}_proj"] for part in "qkv"} == {"None"}
+    assert found["model.layers.7.self_attn.o_proj"].startswith("weight nvfp4")
+    assert not codes(done)
+
+
+def test_block_weights_are_weights_alone_and_the_server_s_reading_is_told() -> None:
+    """ModelOpt's preset leaves inputs in BF16; SGLang multiplies with FP8, and so means its own method's map."""
+    layers = {"quantized_layers": {"model.layers.0.self_attn.o_proj": {"quant_algo": "FP8_PB_WO"}}}
+    done = imported({**MIX, **layers})
+    assert "o_proj in layers[0]: weight fp8_block scales fp32, train bf16" in lines(done)
+    assert codes(done) == ["P904"]
+    assert "SGLang multiplies `model.layers.0.self_attn.o_proj`" in done.findings[0].message
+    served = imported({**MIX, **layers, "quant_method": "modelopt_mixed"})
+    assert "o_proj in layers[0]: fp8_block scales fp32" in lines(served)
+    assert not codes(served)
 
 
 def test_a_glob_that_goes_on_in_a_number_is_told() -> None:

@@ -11,6 +11,7 @@ from cli.commands import Result, precc
 
 from precc.cli import main
 
+NaN = float("nan")
 BLOCKS = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
 MODEL = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -156,7 +157,8 @@ def test_a_legacy_file_needs_a_model(run: Any, project: Path) -> None:
         ("config.json", "{", "is no valid JSON"),
         ("config.json", '{"a": 1, "a": 2}', "`a` stands twice in one object"),
         ("config.json", "[" * 100_000, "is nested too deep"),
-        ("config.json", '{"architectures": ["Qwen3ForCausalLM"]}', "says nothing about precision"),
+        ("config.json", '{"architectures": ["Qwen3ForCausalLM"]}', "is an unquantized model"),
+        ("config.json", '{"model_type": "qwen3", "quantization_config": null}', "is an unquantized model"),
         ("notes.yaml", "a: [", "is no valid YAML"),
         ("policy.txt", "hello", "says nothing about precision"),
     ],
@@ -171,6 +173,61 @@ def test_a_file_that_is_nothing_to_import_is_one_error(
     assert done.out == ""
     assert done.err.count("error[P901]") == 1
     assert words in done.err
+
+
+def section(**said: Any) -> str:
+    """A `config.json` with a section about quantization."""
+    return json.dumps({"quantization_config": said})
+
+
+OTHER = json.dumps({**MODEL, "architectures": ["LlamaForCausalLM"], "quantization_config": BLOCKS})
+
+MESSY: dict[str, tuple[dict[str, str], str]] = {
+    "empty": ({}, "no file of"),
+    "text": ({"readme.txt": "hello"}, "no file of"),
+    "shards": ({"model-00001-of-00001.safetensors": "", "model.safetensors.index.json": "{}"}, "no file of"),
+    "unquantized": ({"config.json": json.dumps(MODEL)}, "is an unquantized model"),
+    "twice": ({"config.json": '{"a": NaN, "a": 1}', "recipe.yaml": "x: 1"}, "`a` stands twice in one object"),
+    "modifier": ({"recipe.yaml": "a_stage: {a_modifiers: {FancyPruner: {}}}"}, "FancyPruner: what this modifier does"),
+    "nan in blocks": ({"config.json": section(**{**BLOCKS, "weight_block_size": [NaN, 128]})}, "[nan, 128]"),
+    "nan in groups": ({"config.json": section(quant_algo="NVFP4", group_size=NaN)}, "groups of nan"),
+    "other class": ({"config.json": OTHER}, "configuration of LlamaForCausalLM; qwen3-8b is Qwen3ForCausalLM"),
+}
+
+
+@pytest.mark.parametrize("files, words", MESSY.values(), ids=MESSY)
+def test_a_messy_folder_is_one_error(run: Any, project: Path, files: dict[str, str], words: str) -> None:
+    """What is wrong, in one finding; no policy, and no traceback."""
+    Path("messy").mkdir()
+    for name, text in files.items():
+        (Path("messy") / name).write_text(text)
+    done = run("messy", "--model", "qwen3-8b", "-o", "policy.prec")
+    assert done.status == 1
+    assert done.out == ""
+    assert done.err.count("error[P90") == 1
+    assert words in done.err
+    assert not Path("policy.prec").exists()
+
+
+def test_a_folder_without_a_model_says_first_what_it_lacks(run: Any, project: Path) -> None:
+    """That there is nothing to import, not that a model has to be named for it."""
+    Path("messy").mkdir()
+    assert "says anything about precision" in run("messy").err
+
+
+def test_a_file_for_another_model_is_doubted(run: Any, project: Path) -> None:
+    """None of its names is one of the model's."""
+    names = [f"backbone.layers.{layer}.mixer.in_proj" for layer in range(3)]
+    write(Path("config.json"), {"quantization_config": {**BLOCKS, "modules_to_not_convert": names}})
+    done = run("config.json", "--model", "qwen3-8b")
+    assert "is it for this model?" in done.err
+
+
+def test_a_file_of_many_megabytes_is_refused_by_its_size(run: Any, project: Path, monkeypatch: Any) -> None:
+    """Before it is parsed."""
+    monkeypatch.setattr("precc.importing.sources.MAX_BYTES", 1000)
+    Path("config.json").write_text("[" + "1," * 1000 + "1]")
+    assert "is larger than 1,000 bytes" in run("config.json", "--model", "qwen3-8b").err
 
 
 def test_a_binary_and_a_missing_file_are_errors(run: Any, project: Path) -> None:

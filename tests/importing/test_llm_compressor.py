@@ -8,14 +8,20 @@ from typing import Any
 
 import pytest
 import yaml
-from importing.judging import module_names, presets, schemes, tools
+from importing.judging import linear_layers, module_names, presets, schemes, tools
 from importing.support import SAMPLES, counts, decisions, imported, messages, model, reading, rules, written
 
 from precc.graph.shrinking import shrink
-from precc.importing.checkpoint import Section
+from precc.importing.checkpoint import Section, is_convertible
 from precc.importing.readers import llm_compressor
 from precc.importing.readers.compressed_tensors import scheme_of
 from precc.importing.reading import Unimportable
+
+NEWEST = (
+    *("qwen3-next-80b-a3b", "deepseek-v3", "nemotron-3-super-120b-a12b", "mimo-v2-flash", "minimax-m3"),
+    *("gemma-4-26b-a4b", "deepseek-v4-flash"),
+)
+"""Models of the families whose names differ most."""
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +53,23 @@ def spelled(scheme: dict[str, Any] | None) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", ["llmc_non_uniform.yaml", "llmc_experts.yaml", "llmc_presets.yaml"])
-@pytest.mark.parametrize("name", ["qwen3-next-80b-a3b", "deepseek-v3"])
+@pytest.mark.parametrize("name", NEWEST)
 def test_every_layer_has_the_scheme_that_compressed_tensors_gives_it(
     ask: Callable[..., Any], sample: str, name: str
 ) -> None:
     """Exact names, patterns and classes in groups of one modifier, on small models with the same names."""
     graph = shrink(model(name), layers=6).graph
     (modifier,) = yaml.safe_load((SAMPLES / sample).read_text())["quant_stage"]["quant_modifiers"].values()
-    names = [layer for layer in module_names(graph) if not layer.endswith(("shared_expert_gate", "weights_proj"))]
-    judged = ask(schemes, names, config_of(modifier, ask(presets)))
-    found = decisions(reading(SAMPLES / sample, graph))
-    assert {layer: found[layer] for layer in names} == {layer: spelled(judged[layer]) for layer in names}
+    names = module_names(graph)
+    served = {name for tensor in linear_layers(graph) if is_convertible(tensor) for name in tensor.modules()}
+    named = {name.removeprefix("language_model.") if name.endswith("lm_head") else name: name for name in names}
+    found_there = ask(schemes, list(named), config_of(modifier, ask(presets)))
+    judged = {named[name]: scheme for name, scheme in found_there.items()}
+    read = reading(SAMPLES / sample, graph)
+    found = decisions(read)
+    assert {layer: found[layer] for layer in served} == {layer: spelled(judged[layer]) for layer in served}
+    is_beyond = any(scheme is not None for layer, scheme in judged.items() if layer not in served)
+    assert any("no engine runs it" in finding.message for finding in read.findings) == is_beyond
 
 
 @pytest.mark.slow

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from importing.judging import entries as shipped_entries
-from importing.judging import module_names, quantizers, tools
-from importing.support import SAMPLES, counts, imported, messages, model, reading, rules, written
+from importing.judging import linear_layers, module_names, quantizers, tools
+from importing.support import SAMPLES, counts, decisions, imported, messages, model, reading, rules, written
 
 from precc.graph.shrinking import shrink
 from precc.importing import modelopt_files
-from precc.importing.quantizers import Entry, Quantizer, Unspelled, entries, input_format, weight_format
+from precc.importing.checkpoint import is_convertible
+from precc.importing.quantizers import Entry, Quantizer, Unspelled, decision, entries, input_format, weight_format
 from precc.importing.reading import Unimportable
 from precc.importing.sources import read_source
 
@@ -59,7 +60,7 @@ def ask() -> Iterator[Callable[..., Any]]:
 def tupled(said: Any) -> Any:
     """A dump as Python has it: pairs of bits, whole numbers for axes."""
     if isinstance(said, dict):
-        return {int(key) if key.lstrip("-").isdecimal() else key: tupled(value) for key, value in said.items()}
+        return {int(key) if str(key).lstrip("-").isdecimal() else key: tupled(value) for key, value in said.items()}
     if isinstance(said, list) and len(said) == 2 and all(isinstance(part, int) for part in said):
         return tuple(said)
     return [tupled(part) for part in said] if isinstance(said, list) else said
@@ -96,14 +97,50 @@ def ended(quantizer: str, found: tuple[Entry, ...]) -> Quantizer:
     return state
 
 
+SHIPPED = "general/ptq"
+"""Where ModelOpt's own recipes lie."""
+
+
 @pytest.mark.slow
-def test_imports_are_resolved_as_modelopt_resolves_them(ask: Callable[..., Any]) -> None:
-    """Every PTQ recipe that ModelOpt ships, entry by entry."""
+@pytest.mark.parametrize("recipe", ["nvfp4_default-kv_fp8", "nvfp4_experts_only-kv_fp8"])
+@pytest.mark.parametrize(
+    "name", ["nemotron-3-super-120b-a12b", "mimo-v2-flash", "minimax-m3", "gemma-4-26b-a4b", "deepseek-v4-flash"]
+)
+def test_each_layer_is_what_modelopt_makes_of_it(ask: Callable[..., Any], name: str, recipe: str) -> None:
+    """Layer by layer of the newest families; a layer that no engine runs so is told."""
+    graph, path = shrink(model(name), layers=4).graph, recipes() / f"{recipe}.yaml"
+    (document,) = read_source(str(path)).documents
+    names = module_names(graph)
+    judged = ask(quantizers, names, tupled(modelopt_files.resolved(document)["quantize"]["quant_cfg"]))
+    read = reading(path, graph)
+    found = decisions(read)
+    wanted = {layer: decided(judged, layer) for layer in names}
+    served = {layer for t in linear_layers(graph) if is_convertible(t) for layer in t.modules()}
+    assert {layer: found[layer] for layer in served} == {layer: wanted[layer] for layer in served}
+    is_beyond = any(decision != "None" for layer, decision in wanted.items() if layer not in served)
+    assert any("no engine runs it" in finding.message for finding in read.findings) == is_beyond
+
+
+def decided(judged: dict[str, Any], layer: str) -> str:
+    """The decision that two quantizers are."""
+    weights, inputs = (Quantizer(**judged[f"{layer}.{side}_quantizer"]) for side in ("weight", "input"))
+    if not weights.enabled:
+        return "None"
+    return str(decision(weight_format(weights.cfg), input_format(inputs.cfg) if inputs.enabled else None))
+
+
+def recipes() -> Path:
+    """The folder of ModelOpt's own recipes."""
     spec = find_spec("modelopt_recipes")
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    root = Path(spec.submodule_search_locations[0])
-    paths = sorted(root.glob("general/ptq/*.yaml"))
+    return Path(spec.submodule_search_locations[0]) / SHIPPED
+
+
+@pytest.mark.slow
+def test_imports_are_resolved_as_modelopt_resolves_them(ask: Callable[..., Any]) -> None:
+    """Every PTQ recipe that ModelOpt ships, entry by entry."""
+    paths = sorted(recipes().glob("*.yaml"))
     assert len(paths) > 20
     for path in paths:
         (document,) = read_source(str(path)).documents

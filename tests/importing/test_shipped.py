@@ -6,11 +6,13 @@ from functools import cache
 
 import pytest
 from importing.serving import REREAD, differences
-from importing.shipped import MODELS, UNKNOWN, checkpoint_of, model_of, published, source_of
+from importing.shipped import MODELS, UNKNOWN, checkpoint_of, model_of, opened, published, source_of
 
 from precc.graph.catalogue import catalogue
 from precc.graph.reading import read_model
+from precc.graph.shrinking import complete_config
 from precc.importing.importing import Imported, import_policy
+from precc.importing.reading import Document, Source
 from precc.importing.trying import Tried, try_targets
 from precc_sglang import backend
 
@@ -22,12 +24,16 @@ NOT_SERVED = {}
 SERVED = [file for file in KNOWN if checkpoint_of(file) not in NOT_SERVED]
 REFUSED = [file for file in KNOWN if checkpoint_of(file) in NOT_SERVED]
 
-UNSAID = {
-    f"{owner}--DeepSeek-V4-{size}"
-    for owner, sizes in {"deepseek-ai": ("Flash", "Pro"), "sgl-project": ("Flash-FP8", "Pro-FP8")}.items()
-    for size in sizes
-}
-"""Checkpoints with one configuration, of which the first two store their experts in MXFP4 without a word about it."""
+MXFP4 = [f"deepseek-ai--DeepSeek-V4-{size}_config.json" for size in ("Flash", "Pro")]
+FP8 = [f"sgl-project--DeepSeek-V4-{size}-FP8_config.json" for size in ("Flash", "Pro")]
+"""Files with one section about quantization, the first two of checkpoints whose experts are in MXFP4: what says so is
+beside it, in the rest of `config.json` and in the headers."""
+
+DRAFTS = [f"nvidia--DeepSeek-V4-{size}-NVFP4_config.json" for size in ("Flash", "Pro")]
+"""Files of checkpoints whose experts are in NVFP4, those of MTP layers in MXFP4 as they were released."""
+
+TOLD = {**dict.fromkeys((*MXFP4, *FP8), "P907"), **dict.fromkeys(DRAFTS, "P910")}
+"""The findings beside dead rules."""
 
 DEAD = {"zai-org--GLM-5-FP8": 79, "zai-org--GLM-5.1-FP8": 79, "zai-org--GLM-5.2-FP8": 22}
 """The checkpoints with entries that reach nothing (`self_attn.indexers_proj`), and how many."""
@@ -65,7 +71,7 @@ def test_a_published_file_becomes_a_short_policy(file: str) -> None:
     done = imported(file)
     assert done.rules <= 2
     codes = {finding.code for finding in done.findings} - {"P903"}
-    assert codes == ({"P907"} if checkpoint_of(file) in UNSAID else set())
+    assert codes == ({TOLD[file]} if file in TOLD else set())
     assert done.text.startswith("# Imported from ")
 
 
@@ -77,7 +83,22 @@ def test_a_published_file_is_served_the_same_after_an_import(file: str) -> None:
     done = policy.done["sglang"]
     assert not done.has_errors
     assert done.emissions[0].agree == done.emissions[0].tensors > 0
-    assert list(differences(file, done)) == []
+    experts = "mxfp4" if file in DRAFTS or REREAD.get(file) in DRAFTS else "fp8"
+    assert list(differences(file, done, experts)) == []
+
+
+@pytest.mark.parametrize("file", MXFP4)
+def test_a_whole_configuration_is_served_as_its_headers_are(file: str) -> None:
+    """With `expert_dtype: fp4` beside the section experts are in MXFP4, which SGLang finds in the headers."""
+    graph = read_model(model_of(file) or "")
+    whole = {**complete_config(graph), "quantization_config": opened(file)}
+    text = import_policy(Source("it", (Document("config.json", "config.json", "", whole),)), graph, "it").text
+    done = try_targets(text, graph, [backend]).done["sglang"]
+    assert not done.has_errors
+    assert list(differences(file, done, "mxfp4")) == []
+    apart = list(differences(file, done, "fp8"))
+    assert len(apart) == sum(tensor.experts is not None for tensor in graph.tensors)
+    assert {(one.method, other.method) for _, one, other in apart} == {("fp8_block", "mxfp4")}
 
 
 @pytest.mark.parametrize("file", REFUSED)
@@ -103,12 +124,16 @@ def test_both_files_of_a_published_checkpoint_decide_the_same(checkpoint: str) -
     both = imported(config, legacy)
     differ = [finding.message for finding in both.findings if finding.code == "P905"]
     if checkpoint in APART:
-        assert len(differ) == 1
-        assert "fp8_block in config.json: quantization_config, as stored in hf_quant_config.json" in differ[0]
+        low, drafts = differ
+        there = "in config.json: quantization_config, as stored in hf_quant_config.json"
+        assert f": fp8_block {there}" in low
+        assert drafts.startswith("`mtp.0.ffn.experts.")
+        assert f": weight mxfp4, input mxfp8, train bf16 {there}" in drafts
     else:
         assert not differ
         assert both.text == imported(legacy).text.replace("hf_quant_config.json", "the folder checkpoint")
 
 
 APART = {f"nvidia--DeepSeek-V4-{size}-NVFP4" for size in ("Flash", "Pro")}
-"""Their `config.json` has attention in block FP8, which their `hf_quant_config.json` does not mention."""
+"""Their `config.json` has attention in block FP8 and an MTP layer's experts in MXFP4, of which their
+`hf_quant_config.json` has none."""

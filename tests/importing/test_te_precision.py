@@ -79,7 +79,9 @@ CONFIGS = {"mxfp8": "mxfp8", "nvfp4": "nvfp4", "bf16": "bf16", None: "mxfp8"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["deepseek-v3", "qwen3-30b-a3b"])
+@pytest.mark.parametrize(
+    "name", ["deepseek-v3", "qwen3-30b-a3b", "nemotron-3-super-120b-a12b", "mimo-v2-flash", "minimax-m3"]
+)
 def test_megatron_s_own_matchers_choose_the_same(name: str, tmp_path: Path, ask: Callable[..., Any]) -> None:
     """Layer by layer, for a file with overlapping globs, classes of characters and a matcher that is not enabled."""
     graph = model(name)

@@ -8,19 +8,22 @@ name wins, then a pattern, then a class; among equals the first in alphabetical 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from precc.diagnostics import Diagnostic, warning
 from precc.formats import Decision
 from precc.graph.model import ModelGraph, Tensor
 from precc.importing import schemes
-from precc.importing.checkpoint import Section, config_section, is_convertible, kv_cache
+from precc.importing.checkpoint import Section, config_section, has_own_class, is_convertible, kv_cache
 from precc.importing.naming import ending, exact, regular
 from precc.importing.patterns import Pattern, Piece, counted, folded, pieces
 from precc.importing.reading import Decided, Reading, Source, SourceRule
 
 TOOL = "compressed-tensors checkpoints (config.json)"
 RANK = 10
+
+BEYOND = "P904"
 
 _KEYS = frozenset(
     (
@@ -30,6 +33,16 @@ _KEYS = frozenset(
 )
 _GROUP_KEYS = frozenset(("targets", "weights", "input_activations", "output_activations", "format"))
 _CLASS = re.compile(r"[A-Z]\w*")
+
+
+class Dialect(NamedTuple):
+    """What differs between a checkpoint and a recipe: the keys that are known, how a name of the ignore list is
+    compared (a server takes it for the end of one, the tool for the whole), and whether the tool is still to run, on
+    every `Linear` of the model."""
+
+    known: frozenset[str]
+    named_by: Callable[[str], Pattern]
+    is_run: bool
 
 
 class Target(NamedTuple):
@@ -67,21 +80,33 @@ def read_groups(
     graph: ModelGraph,
     targets: tuple[Target, ...],
     ignore: tuple[str, ...],
-    known: frozenset[str] = _KEYS,
+    dialect: Dialect | None = None,
 ) -> Reading:
-    """What targets and an ignore list decide; a recipe has the same two, and other keys that are `known`."""
+    """What targets and an ignore list decide, in a checkpoint if no other dialect is given."""
+    known, named_by, is_run = dialect or Dialect(_KEYS, ending, is_run=False)
     ranked = sorted(targets, key=lambda target: target.rank)
     named = [target for target in ranked if target.pattern is not None]
     classes = [target for target in ranked if target.pattern is None]
-    patterns = [*(_ignored(section, entry) for entry in ignore), *(t.pattern for t in named if t.pattern is not None)]
+    patterns = [
+        *(_ignored(section, entry, named_by) for entry in ignore),
+        *(t.pattern for t in named if t.pattern is not None),
+    ]
     found = pieces(graph, patterns)
     decided = _Decided(len(ignore), named, classes)
     return Reading(
         decisions=tuple(map(decided, found)),
         rules=(*_ignore_rules(section, ignore, found), *_target_rules(targets, named, found, len(ignore), decided)),
-        findings=tuple(section.unread(known)),
+        findings=(*section.unread(known), *(_unserved(section, found, decided) if is_run else ())),
         kv_cache=kv_cache(section),
     )
+
+
+def _unserved(section: Section, found: Sequence[Piece], decided: _Decided) -> Iterator[Diagnostic]:
+    """Layers of the class `Linear` that engines multiply in high precision only, and that nothing ignores."""
+    odd = [piece.tensor for piece in found if decided.reaches_unserved(piece)]
+    if odd:
+        message = f"{section.where}: `Linear` reaches {folded(odd)} too; no engine runs it below 16 bits"
+        yield warning(BEYOND, message, help="the policy leaves it in BF16; ignore it there too")
 
 
 class _Decided:
@@ -98,6 +123,12 @@ class _Decided:
             return None
         by_name = [self._named[hit - self._ignored] for hit in piece.hits]
         return by_name[0] if by_name else (self._linear if is_convertible(piece.tensor) else None)
+
+    def reaches_unserved(self, piece: Piece) -> bool:
+        """Whether the class `Linear` reaches a layer that no engine runs below 16 bits, and no name does."""
+        tensor = piece.tensor
+        is_linear = tensor.is_gemm and len(tensor.shape) == 2 and tensor.mtp is None and not has_own_class(tensor)
+        return self._linear is not None and is_linear and not is_convertible(tensor) and not piece.hits
 
     def __call__(self, piece: Piece) -> Decided:
         target = self.target(piece)
@@ -144,9 +175,8 @@ def _targets(section: Section) -> Iterator[Target]:
             yield Target(text, f"{section.where}.config_groups.{name}.targets[{at}]", pattern, scheme)
 
 
-def _ignored(section: Section, entry: str) -> Pattern:
-    """A pattern, or a name that may lack what a wrapper puts in front (`lm_head` of a vision-language model)."""
-    return _pattern(section, entry) if entry.startswith("re:") else ending(entry)
+def _ignored(section: Section, entry: str, named_by: Callable[[str], Pattern]) -> Pattern:
+    return _pattern(section, entry) if entry.startswith("re:") else named_by(entry)
 
 
 def _pattern(section: Section, entry: str) -> Pattern:

@@ -3,7 +3,7 @@
 Every linear layer is quantized but those of a list (`modules_to_not_convert`, `ignored_layers`). An entry is a run of
 whole components of a name, which is how servers read it; `transformers` takes the same list for regular expressions
 that a name begins with, and what it would keep beside is told. The LM head and the routers are never converted. The
-scales of blocks are FP32, and powers of two where `scale_fmt` says so.
+scales of blocks are FP32, and powers of two where `scale_fmt` says so. Routed experts may be in MXFP4 beside block FP8.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from precc.formats import Decision
 from precc.graph.model import ModelGraph, Tensor
 from precc.importing import schemes
 from precc.importing.checkpoint import UNREAD, Section, config_section, is_convertible, is_head, kv_cache
+from precc.importing.experts import FIELD, KEY, Experts, experts_of, inputs_of_mxfp4
 from precc.importing.naming import dotted
 from precc.importing.patterns import Piece, counted, folded, pieces
 from precc.importing.reading import Decided, Reading, Source, SourceRule
 
 TOOL = "FP8 and MXFP8 checkpoints (config.json)"
 RANK = 10
+DIFFER = "P905"
 
 _KEYS = (
-    *("quant_method", "fmt", "activation_scheme", "weight_block_size", "scale_fmt", "modules_to_not_convert"),
+    *("quant_method", KEY, "fmt", "activation_scheme", "weight_block_size", "scale_fmt", "modules_to_not_convert"),
     *("ignored_layers", "kv_cache_quant_algo", "kv_cache_scheme", "producer", "version"),
 )
 _FORMATS = (None, "e4m3", "float8_e4m3fn")
@@ -44,11 +46,16 @@ def read(source: Source, graph: ModelGraph) -> Reading:
     decision = _decision(section)
     key, entries = section.names("ignored_layers", "modules_to_not_convert")
     found = pieces(graph, [dotted(entry) for entry in entries])
-    decisions = tuple(_decided(piece, decision) for piece in found)
+    experts = experts_of(source, section, graph) if decision in _BLOCKS else Experts("fp8")
+    decisions = tuple(_decided(piece, decision, experts) for piece in found)
     return Reading(
         decisions=decisions,
         rules=tuple(_rules(entries, f"{section.where}.{key}", found)),
-        findings=(*section.unread(_KEYS), *_unsaid(section, decisions)),
+        findings=(
+            *section.unread(_KEYS),
+            *_about_experts(section, decisions, experts),
+            *inputs_of_mxfp4(decisions),
+        ),
         kv_cache=kv_cache(section),
     )
 
@@ -70,20 +77,34 @@ def _decision(section: Section) -> Decision:
     return schemes.fp8_block("pow2" if said.get("scale_fmt") == "ue8m0" else "fp32")
 
 
-def _decided(piece: Piece, decision: Decision) -> Decided:
+_BLOCKS = tuple(map(schemes.fp8_block, ("pow2", "fp32")))
+
+
+def _decided(piece: Piece, decision: Decision, experts: Experts) -> Decided:
     tensor = piece.tensor
     is_asked = is_convertible(tensor) and not is_head(tensor) and not piece.hits
+    if is_asked and experts.are_mxfp4(tensor):
+        return tensor, schemes.MXFP4
     return tensor, decision if is_asked else None
 
 
-def _unsaid(section: Section, decisions: Iterable[Decided]) -> Iterator[Diagnostic]:
-    """What the model's published weights are stored in, where the configuration has no word about it."""
-    other = [tensor for tensor, decision in decisions if decision is not None and tensor.dtype in _FOUR_BITS]
-    if other:
+def _about_experts(section: Section, decisions: Iterable[Decided], experts: Experts) -> Iterator[Diagnostic]:
+    """What no place says about routed experts, and where two places differ."""
+    low = [tensor for tensor, decision in decisions if decision is not None]
+    unsaid = [tensor for tensor in low if tensor.dtype in _FOUR_BITS and experts.are_mxfp4(tensor) is None]
+    if unsaid:
         yield warning(
             UNREAD,
-            f"{folded(other)} are published in {other[0].dtype}, about which {section.where} says nothing",
-            help="the policy follows the configuration; give these tensors a rule if the checkpoint has them so",
+            f"{section.where} alone does not say whether {folded(unsaid)} are in MXFP4, as in the model's release: "
+            f"`{FIELD}` in config.json does, or the headers of the checkpoint",
+            help=f"the policy has them in block FP8; import the whole config.json with its `{FIELD}`, or the folder "
+            "with the shards",
+        )
+    apart = [tensor for tensor in low if experts.method is None and experts.differ(tensor)]
+    if apart:
+        message = f"config.json says `{FIELD}: {experts.dtype}`, the shards hold {folded(apart)} as "
+        yield warning(
+            DIFFER, f"{message}{experts.held(apart[0])}", help="the policy follows the shards, as SGLang does"
         )
 
 

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from precc.diagnostics import error, warning
-from precc.graph.model import ModelGraph, Tensor
-from precc.importing.checkpoint import NO_SPELLING, Section, is_convertible
-from precc.importing.naming import exact, regular
+from precc.diagnostics import error
+from precc.graph.model import ModelGraph
+from precc.importing.checkpoint import NO_SPELLING, Section
+from precc.importing.naming import ending, exact
 from precc.importing.overlaying import overlaid
-from precc.importing.patterns import folded, reached
-from precc.importing.readers.compressed_tensors import read_groups, targets_of
+from precc.importing.patterns import Pattern
+from precc.importing.readers.compressed_tensors import Dialect, read_groups, targets_of
 from precc.importing.reading import Decided, Document, Reading, Source, Unimportable
-from precc.records import replace
 
 TOOL = "llm-compressor recipes"
 RANK = 50
@@ -48,10 +47,6 @@ _KNOWN = frozenset((
 # fmt: on
 _SAME_LAYOUT = (None, False, "weight", "static")
 """Act-orders that a file need not tell: columns are visited in another order, and stay in their groups."""
-
-
-_OTHER_CLASSES = ("router", "embed")
-"""Weights of modules that are no `Linear` to `transformers`."""
 
 
 class Modifier(NamedTuple):
@@ -134,24 +129,12 @@ def _read(modifier: Modifier, graph: ModelGraph) -> Reading:
     section = Section(modifier.where, {**content, "config_groups": _groups(modifier)})
     ignore = section.names("ignore")[1]
     targets = targets_of(section)
-    found = read_groups(section, graph, targets, ignore, _KNOWN)
-    odd = tuple(_unserved(ignore, graph)) if any(target.text == "Linear" for target in targets) else ()
-    if not odd:
-        return found
-    message = f"{modifier.where}: `Linear` reaches {folded(odd)} too; no engine runs it below 16 bits"
-    finding = warning(BEYOND, message, help="the policy leaves it in BF16; ignore it in the recipe too")
-    return replace(found, findings=(*found.findings, finding))
+    return read_groups(section, graph, targets, ignore, Dialect(_KNOWN, _whole, is_run=True))
 
 
-def _unserved(ignore: tuple[str, ...], graph: ModelGraph) -> Iterator[Tensor]:
-    """Layers of the class `Linear` that engines multiply in high precision only, and that nothing ignores."""
-    patterns = [regular(entry[3:]) if entry.startswith("re:") else exact(entry) for entry in ignore]
-    for tensor in graph.tensors:
-        is_there = (
-            tensor.is_gemm and tensor.mtp is None and len(tensor.shape) == 2 and tensor.part not in _OTHER_CLASSES
-        )
-        if is_there and not is_convertible(tensor) and not any(reached(pattern, tensor) for pattern in patterns):
-            yield tensor
+def _whole(entry: str) -> Pattern:
+    """One whole name; a head that a wrapper stores under a longer one has this name to `transformers`."""
+    return ending(entry) if entry == "lm_head" else exact(entry)
 
 
 # --- schemes -----------------------------------------------------------------------------------------

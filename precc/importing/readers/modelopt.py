@@ -16,20 +16,30 @@ from precc.formats import Decision
 from precc.graph.model import ModelGraph, Tensor
 from precc.importing import schemes
 from precc.importing.checkpoint import Section, config_section, is_convertible, kv_cache, legacy_section
+from precc.importing.experts import BY_HEADERS, KEY, experts_of, inputs_of_mxfp4
 from precc.importing.naming import dotted, glob
-from precc.importing.patterns import Piece, counted, folded, pieces
+from precc.importing.patterns import Pattern, Piece, counted, folded, pieces
 from precc.importing.reading import Decided, Reading, Source, SourceRule
+from precc.importing.served_names import ServedNames
 from precc.syntax.words import Role
 
 TOOL = "ModelOpt checkpoints (config.json, hf_quant_config.json)"
 RANK = 20
-DIFFER = "P905"
+BEYOND, DIFFER = "P904", "P905"
 
 MIXED = "MIXED_PRECISION"
 
+SERVERS_OWN = "modelopt_mixed"
+"""The `quant_method` that only SGLang has: its words mean what SGLang makes of them."""
+
+BLOCK_WEIGHTS = "FP8_PB_WO"
+"""FP8 blocks, by the weights alone: ModelOpt 0.47 tells it so whatever its inputs are, and its preset leaves them in
+BF16; SGLang 0.5.23 multiplies with inputs in FP8 blocks."""
+
 ALGORITHMS: Mapping[str, Decision] = {
     "FP8": schemes.FP8_STATIC,
-    "FP8_PB_WO": schemes.fp8_block("fp32"),
+    BLOCK_WEIGHTS: schemes.FP8_BLOCK_WEIGHTS,
+    "FP8_PB_REAL": schemes.FP8_BLOCK_WEIGHTS,
     "FP8_BLOCK_SCALES": schemes.fp8_block("fp32"),
     "FP8_PER_CHANNEL_PER_TOKEN": schemes.FP8_CHANNEL,
     "MXFP8": schemes.MXFP8,
@@ -37,7 +47,7 @@ ALGORITHMS: Mapping[str, Decision] = {
     "W4A16_NVFP4": schemes.NVFP4_WEIGHTS,
 }
 
-_GROUPS = {"NVFP4": 16, "W4A16_NVFP4": 16, "MXFP8": 32, "FP8_PB_WO": 128, "FP8_BLOCK_SCALES": 128}
+_GROUPS = {"NVFP4": 16, "W4A16_NVFP4": 16, "MXFP8": 32, BLOCK_WEIGHTS: 128, "FP8_BLOCK_SCALES": 128}
 
 _NO_SPELLING = {
     "NVFP4_AWQ": "its inputs are scaled channel by channel before they are rounded",
@@ -51,7 +61,7 @@ _KEYS = (
     *("quant_method", "quant_algo", "group_size", "ignore", "exclude_modules", "modules_to_not_convert"),
     *("kv_cache_quant_algo", "kv_cache_scheme", "config_groups", "quantized_layers", "producer"),
 )
-_HYBRID_KEYS = (*_KEYS, "activation_scheme", "fmt", "moe_quant_algo", "scale_fmt", "weight_block_size")
+_HYBRID_KEYS = (*_KEYS, KEY, "activation_scheme", "fmt", "moe_quant_algo", "scale_fmt", "weight_block_size")
 
 _ABSORBED = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")
 """Projections that SGLang leaves out of every layer where a list names those of one."""
@@ -67,46 +77,96 @@ def read(source: Source, graph: ModelGraph) -> Reading:
     """What the checkpoint's lists decide, and where its two files differ."""
     both = (config_section(source), legacy_section(source))
     sections = [section for section in both if section is not None and "quant_algo" in section.content]
-    first, *others = [_read(section, graph) for section in sections]
+    first, *others = [_read(source, section, graph) for section in sections]
     if not others:
         return first
     findings = (*first.findings, *_differences(first, others[0], sections[0], sections[1]))
     return Reading(first.decisions, first.rules, findings, first.kv_cache or others[0].kv_cache)
 
 
-def _read(section: Section, graph: ModelGraph) -> Reading:
-    algorithm = str(section.content.get("quant_algo")).upper()
+def _read(source: Source, section: Section, graph: ModelGraph) -> Reading:
     key, entries = section.names("ignore", "exclude_modules", "modules_to_not_convert")
-    layers = _layers(section) if algorithm == MIXED else {}
+    layers = _layers(section) if _algorithm(section) == MIXED else {}
     patterns = [*map(glob, entries), *map(dotted, layers)]
-    found = pieces(graph, patterns)
-    is_hybrid = algorithm == MIXED and section.method == "fp8"
-    decided = _Decided(section, len(entries), layers, algorithm, is_hybrid)
+    found = _pieces(graph, patterns, (*entries, *layers))
+    decided = _Decided(section, len(entries), layers, frozenset(_in_mxfp4(source, section, graph)))
     wheres = [f"{section.where}.{key}[{at}]" for at in range(len(entries))]
     wheres += [f"{section.where}.quantized_layers" for _ in layers]
+    decisions = tuple(map(decided, found))
     return Reading(
-        decisions=tuple(map(decided, found)),
+        decisions=decisions,
         rules=tuple(_rules((*entries, *layers), wheres, found, len(entries))),
-        findings=tuple(section.unread(_HYBRID_KEYS if is_hybrid else _KEYS)),
+        findings=(
+            *section.unread(_HYBRID_KEYS if _is_hybrid(section) else _KEYS),
+            *_served_otherwise(section, decisions),
+            *inputs_of_mxfp4(decisions),
+        ),
         kv_cache=kv_cache(section),
     )
 
 
+def _algorithm(section: Section) -> str:
+    return str(section.content.get("quant_algo")).upper()
+
+
+def _is_hybrid(section: Section) -> bool:
+    """Whether NVFP4 experts stand beside block FP8, which is what the method is called by."""
+    return _algorithm(section) == MIXED and section.method == "fp8"
+
+
+def _in_mxfp4(source: Source, section: Section, graph: ModelGraph) -> Iterator[str]:
+    """The modules of experts that are in MXFP4 unless a map says otherwise, where NVFP4 stands beside block FP8.
+
+    The tool leaves those of MTP layers as they were released, and says nothing about it. SGLang takes all experts but
+    those in NVFP4 for MXFP4 where the headers have codes of four bits, as NVFP4 has.
+    """
+    if not _is_hybrid(section):
+        return
+    experts = experts_of(source, section, graph)
+    for tensor in graph.tensors:
+        found = experts.are_mxfp4(tensor)
+        if found or (found is None and graph.architecture in BY_HEADERS):
+            yield tensor.module
+
+
+def _pieces(graph: ModelGraph, patterns: list[Pattern], entries: tuple[str, ...]) -> tuple[Piece, ...]:
+    """Every tensor with the entries that reach it; one that reaches nothing may be a server's name for a module."""
+    found = pieces(graph, patterns)
+    dead = set(range(len(patterns))) - {hit for piece in found for hit in piece.hits}
+    names = ServedNames(graph)
+    served = {at: names.standing_for(patterns[at].test) for at in sorted(dead) if not _is_default(entries[at])}
+    if not any(served.values()):
+        return found
+    return pieces(graph, [served.get(at) or pattern for at, pattern in enumerate(patterns)])
+
+
+def _served_otherwise(section: Section, decisions: tuple[Decided, ...]) -> Iterator[Diagnostic]:
+    """Layers whose inputs a server quantizes, though the tool's word is about their weights."""
+    tensors = [tensor for tensor, decision in decisions if decision == schemes.FP8_BLOCK_WEIGHTS]
+    if tensors:
+        yield warning(
+            BEYOND,
+            f"{section.where}: `{BLOCK_WEIGHTS}` is about weights alone; SGLang multiplies {folded(tensors)} with "
+            "inputs in FP8 blocks, too",
+            help="the policy has inputs in BF16, as ModelOpt does; `fp8_block scales fp32` is what SGLang serves",
+        )
+
+
 class _Decided:
     """What one section decides about a piece: by its list, then by the longest module of its map that holds it, or by
-    its one algorithm."""
+    its one algorithm. `mxfp4` are the modules of experts that are neither in NVFP4 nor in FP8."""
 
     def __init__(
-        self, section: Section, listed: int, layers: Mapping[str, Mapping[str, Any]], algorithm: str, is_hybrid: bool
+        self, section: Section, listed: int, layers: Mapping[str, Mapping[str, Any]], mxfp4: frozenset[str]
     ) -> None:
-        self._listed = listed
+        is_hybrid = self._is_hybrid = _is_hybrid(section)
+        self._listed, self._mxfp4 = listed, mxfp4
         self._mapped = [(len(module), _decision(section, facts)) for module, facts in layers.items()]
         self._rest: Decision | None = None
         if is_hybrid:
             self._rest = schemes.fp8_block("pow2" if section.content.get("scale_fmt") == "ue8m0" else "fp32")
-        elif algorithm != MIXED:
+        elif _algorithm(section) != MIXED:
             self._rest = _decision(section, section.content)
-        self._is_hybrid = is_hybrid
 
     def __call__(self, piece: Piece) -> Decided:
         tensor = piece.tensor
@@ -117,6 +177,8 @@ class _Decided:
         is_asked = is_convertible(tensor) and not is_kept
         if self._is_hybrid and tensor.role is Role.LM_HEAD:
             return tensor, None
+        if is_asked and tensor.module in self._mxfp4:
+            return tensor, schemes.MXFP4
         return tensor, self._rest if is_asked else None
 
 
@@ -135,6 +197,8 @@ def _layers(section: Section) -> Mapping[str, Mapping[str, Any]]:
 def _decision(section: Section, facts: Mapping[str, Any]) -> Decision:
     algorithm = str(facts.get("quant_algo")).upper()
     found = ALGORITHMS.get(algorithm)
+    if algorithm == BLOCK_WEIGHTS and section.method == SERVERS_OWN:
+        found = schemes.fp8_block("fp32")
     if found is None:
         why = _NO_SPELLING.get(algorithm, f"known are {', '.join(ALGORITHMS)}")
         raise section.refused(f"`quant_algo: {facts.get('quant_algo')}` has no spelling: {why}")

@@ -14,7 +14,7 @@ from precc.diagnostics import Diagnostic, error, warning
 from precc.formats import Decision
 from precc.graph.model import ModelGraph
 from precc.importing import modelopt_files, quantizers
-from precc.importing.checkpoint import NO_SPELLING, is_convertible
+from precc.importing.checkpoint import NO_SPELLING, has_own_class, is_convertible
 from precc.importing.patterns import Pattern, Piece, counted, folded, pieces
 from precc.importing.quantizers import Entry, Quantizer, Unspelled
 from precc.importing.reaching import going_on
@@ -148,8 +148,8 @@ class _Layer:
 
     @property
     def is_there(self) -> bool:
-        """Whether the tool has such a layer: MTP layers are not loaded, norms and embeddings no linear layers."""
-        return self.tensor.is_gemm and self.tensor.mtp is None
+        """Whether the tool has such a layer: MTP layers are not loaded; norms, embeddings and routers are none."""
+        return self.tensor.is_gemm and self.tensor.mtp is None and not has_own_class(self.tensor)
 
     @property
     def is_served(self) -> bool:
@@ -201,7 +201,8 @@ def _unserved(document: Document, layers: Sequence[_Layer]) -> Iterator[Diagnost
 
 
 def _attention_modules(graph: ModelGraph) -> tuple[str, ...]:
-    return tuple(t.module.rpartition(".")[0] for t in graph.tensors if t.part == "o" and t.mtp is None)
+    """The attentions of the decoder: those of a tower have no KV cache."""
+    return tuple(t.module.rpartition(".")[0] for t in graph.tensors if t.part == "o" and t.outer is None)
 
 
 def _state(name: str, entries: Sequence[Entry]) -> Quantizer | None:

@@ -13,10 +13,10 @@ from itertools import pairwise
 from os.path import basename
 from typing import cast
 
-from precc.backend import Foreign, Importing, Unsupported, find_backend
-from precc.diagnostics import Diagnostic, error, warning
+from precc.backend import Foreign, Importing, Unsupported, find_backend, named_contract
+from precc.diagnostics import Diagnostic, error, info, warning
 from precc.graph.model import ModelGraph
-from precc.importing.launch_words import read_launch
+from precc.importing.launch_words import one_command, read_launch
 from precc.importing.reading import Document, Reading, Source, SourceRule, Unimportable
 
 TOOL = "Megatron and TransformerEngine"
@@ -47,6 +47,10 @@ SIZES = {
 
 SEEMS = "P901"
 IGNORED = "P907"
+OPEN = "P910"
+
+ARGUMENTS = ".args"
+"""How a file of arguments ends: the words of one command."""
 
 WRAPPER = "with_stage_recipe.sh"
 """It picks the recipe of a rank's stage, and states nothing of its own."""
@@ -72,7 +76,9 @@ def is_launch(document: Document) -> bool:
 
 def launch_texts(source: Source) -> Iterator[str]:
     """The texts that may set arguments and variables: all but the recipes, and the wrapper that a compile writes."""
-    yield from (each.text for each in source.documents if not is_recipe(each) and each.name != WRAPPER)
+    for each in source.documents:
+        if not is_recipe(each) and each.name != WRAPPER:
+            yield one_command(each.text) if each.name.endswith(ARGUMENTS) else each.text
 
 
 def read(source: Source, graph: ModelGraph) -> Reading:
@@ -88,11 +94,17 @@ def read(source: Source, graph: ModelGraph) -> Reading:
     return Reading(
         decisions=foreign.decisions,
         rules=tuple(trainer_rules(foreign)),
-        findings=tuple(remarks_of(foreign, IGNORED)),
+        findings=(*remarks_of(foreign, IGNORED), *_left_open(source)),
         train=dict(stated_sizes(words)) | needed_gpu(foreign),
         targets=("te",),
         remarks=() if started else (_ASSUMED,),
     )
+
+
+def _left_open(source: Source) -> Iterator[Diagnostic]:
+    """What a compile decided beside the trainer, where it wrote the files."""
+    if any(named_contract(document.text) for document in source.documents):
+        yield info(OPEN, "a trainer's files do not say what is stored or served below 16 bits and trained in BF16")
 
 
 _ASSUMED = "Read without a launch line: layers run under an engine-wide FP8 or FP4 mode, and no variable is set."
