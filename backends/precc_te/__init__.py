@@ -11,7 +11,8 @@ depends on the layer and the model runs in pipeline stages, there is one YAML a 
 
     torchrun --no-python … te/with_stage_recipe.sh python pretrain_gpt.py $(cat te/megatron.args) …
 
-In the job itself, `precc_te.attest(model, contract)` says whether what was built runs what was compiled.
+In the job itself, `precc_te.attest(model, contract)` says whether what was built runs what was compiled, and where a
+contract says `train fake_quant`, `precc_te.fake_quantize(model, contract)` makes it so first.
 
 `env.json` is the same environment for launchers that set it themselves; it states that parameter gather is off, and
 the arguments under which Megatron would not run what the files say.
@@ -19,8 +20,9 @@ the arguments under which Megatron would not run what the files say.
 
 from precc_te.attest import attest
 from precc_te.backend import TeBackend
+from precc_te.rounding import fake_quantize
 
-__all__ = ["TeBackend", "attest", "backend"]
+__all__ = ["TeBackend", "attest", "backend", "fake_quantize"]
 
 backend = TeBackend()
 """The object that the entry point names."""

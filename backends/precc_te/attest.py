@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from precc.backend import Attestation, NotAttested, installed_versions
 from precc.contract import Contract
 from precc.contract.wording import counted_names, listed
 from precc.diagnostics import Diagnostic, error
-from precc_te import walk
+from precc.records import record
+from precc_te import rounding, walk
 from precc_te.addresses import Addresses
 from precc_te.emission import FORMAT_ARGUMENTS
 from precc_te.environment import FAST_MATH, OTHER_VARIABLES, RECIPE_VARIABLES
@@ -48,6 +48,7 @@ def attest(model: Any, contract: Contract, *, args: Any = None) -> Attestation:
     findings = (
         *_model(chunks, contract),
         *_linears(linears, chunks, contract),
+        *rounding.elsewhere(chunks, linears),
         *_mode(chunks[0].config, made),
         *_recipes(contract, made),
         *_variables(made),
@@ -87,7 +88,7 @@ def _model(chunks: Sequence[Any], contract: Contract) -> Iterator[Diagnostic]:
 
 
 def _linears(linears: Sequence[walk.Linear], chunks: Sequence[Any], contract: Contract) -> Iterator[Diagnostic]:
-    addresses = Addresses(contract, _inner(chunks))
+    addresses = Addresses(contract, walk.mtp_inner(chunks))
     seen: dict[Module, list[walk.Linear]] = {}
     for linear in linears:
         module = addresses.module(linear.path)
@@ -96,16 +97,11 @@ def _linears(linears: Sequence[walk.Linear], chunks: Sequence[Any], contract: Co
         else:
             seen.setdefault(module, []).append(linear)
     yield from _differences(seen, addresses)
+    yield from rounding.differences(seen, addresses)
     yield from _absent(seen, addresses, walk.held_layers(chunks))
 
 
-def _inner(chunks: Sequence[Any]) -> str:
-    """What this Megatron calls an MTP layer's inner layer."""
-    old = any(".transformer_layer." in linear.path for linear in walk.linears(chunks))
-    return "transformer_layer" if old else "mtp_model_layer"
-
-
-@dataclass(frozen=True, slots=True)
+@record
 class _Group:
     """What linear layers have in common that share a finding: their place but for numbers, and both precisions."""
 
@@ -144,11 +140,10 @@ def _absent(
     seen: Mapping[Module, object], addresses: Addresses, held: tuple[frozenset[int], frozenset[int]]
 ) -> Iterator[Diagnostic]:
     """What the contract has in the layers of this rank, and the model has not."""
-    layers, ahead = held
     missing = [
         entry
         for module, entries in addresses.entries.items()
-        if module not in seen and (module.layer in layers if module.mtp is None else module.mtp in ahead)
+        if module not in seen and walk.is_held(module, held)
         for entry in entries
     ]
     if missing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from precc.backend import Artifact, Attestation, Foreign, Judgement, Reading, Unsupported
+from precc.backend import Artifact, Attestation, Foreign, Judgement, Outside, Reading, Unsupported
 from precc.contract import Contract, Entry
 from precc.graph.model import ModelGraph
 from precc_te import emission, reading
@@ -29,6 +29,13 @@ class TeBackend:
         layers = range(module.layer or 0, (module.layer or 0) + 1)
         path, _ = next(paths(module, layers, engine_of(contract.train).megatron.mtp_inner))
         return {"megatron": path}
+
+    def outside(self, contract: Contract, entry: Entry) -> Mapping[str, Outside]:
+        """The parameter that holds what no recipe matches."""
+        from precc_te.outside import WHY, parameter_of
+
+        name = parameter_of(contract, entry)
+        return {} if name is None else {"megatron": Outside(name, WHY)}
 
     def emit(self, contract: Contract) -> tuple[Artifact, ...]:
         """This writes `te/`."""

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from precc.backend import CONTRACT_LINE, Artifact, Unsupported, shell_lines
 from precc.contract import Contract
+from precc.contract.wording import counted_names
 from precc_te.environment import VARIABLES
 from precc_te.forbidden import forbidden_arguments
 from precc_te.modules import modules_of
 from precc_te.plan import Config, Matcher, Plan, plan
 from precc_te.precision import Recipe
+from precc_te.rounding import CALL
 from precc_te.stages import SCRIPT, recipe_path, script
 
 ARGUMENTS = "te/megatron.args"
@@ -77,6 +79,7 @@ def recipe_text(made: Plan, matchers: tuple[Matcher, ...], contract: Contract, s
                 else ()
             ),
             f"{CONTRACT_LINE}{contract.digest}",
+            *_rounded_lines(contract),
             "configs:",
             *map(_config_line, used),
             "matchers:  # the first that matches wins",
@@ -84,6 +87,14 @@ def recipe_text(made: Plan, matchers: tuple[Matcher, ...], contract: Contract, s
             "",
         )
     )
+
+
+def _rounded_lines(contract: Contract) -> Iterator[str]:
+    """What no recipe says: the weights that the job has to round in its forward."""
+    entries = [entry for entry in contract.entries if entry.decision.train == "fake_quant"]
+    if entries:
+        yield f"# In BF16, and rounded by the job, which calls {CALL}:"
+        yield f"#   {counted_names(entries)}"
 
 
 def _config_line(config: Config) -> str:

@@ -7,11 +7,11 @@ that is set for one module is set for all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from precc.formats import FourOverSix
 from precc.formats.decision import Backward
+from precc.records import record
 from precc_te.precision import BF16, Recipe, TePrecision
 from precc_te.versions import FOUR_OVER_SIX, ROW_SCALING, Engine
 
@@ -73,7 +73,7 @@ _SCOPES: dict[tuple[bool, bool], str] = {
 """(weights, inputs) → the scope's word."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Process:
     """What one process runs: a backward mode for all recipes, and the settings of the recipes that it uses."""
 

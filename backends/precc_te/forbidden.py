@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from precc.records import record
 from precc_te.precision import Recipe
 
 _ALL: frozenset[Recipe] = frozenset({"nvfp4", "mxfp8", "blockwise", "tensorwise"})
 _FP4: frozenset[Recipe] = frozenset({"nvfp4"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Forbidden:
     """One argument, the engine-wide modes under which it does harm, and what it does."""
 

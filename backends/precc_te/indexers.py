@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from precc.graph.model import ModelGraph, Tensor
+from precc.records import record
 from precc.syntax.words import Role
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rhythm:
     """The first `offset` layers have an indexer, and from there every `every`-th; the others reuse its choice.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from precc import records
 from precc.backend import Unsupported
 from precc.contract import Contract, TrainLayout
 from precc.diagnostics import Diagnostic, error
@@ -45,7 +46,7 @@ def check_layout(contract: Contract, emitted: Mapping[str, str], given: Mapping[
     `given` are the arguments of the line with their values, `emitted` the artifacts, path → text.
     """
     other = laid_out(contract, given)
-    if other.train == replace(contract.train, stated=True):
+    if other.train == records.replace(contract.train, stated=True):
         return
     sizes = " ".join(f"{key}={getattr(other.train, key)}" for key in SIZES.values())
     refusal = next(_refusals(other), None)

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from precc.contract import Contract, Entry
 from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, error
+from precc.formats import Quantization
+from precc.records import field, record
 from precc_te.names import Module, Names
 from precc_te.precision import UNADDRESSED, Refusal, TePrecision, Unaddressed, precision_of
 from precc_te.versions import engine_of
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One entry of the contract: the linear layer it is part of (None: no recipe reaches it), and its precision."""
 
     entry: Entry
     module: Module | None
     precision: TePrecision | Unaddressed | Refusal
 
+    @property
+    def rounding(self) -> Quantization | None:
+        """What the forward rounds the tensor to: `train fake_quant`."""
+        return self.entry.decision.weight if self.entry.decision.train == "fake_quant" else None
 
-@dataclass(frozen=True)
+
+@record
 class Modules:
     """Every entry of a contract with its linear layer; what emission, rules and decisions all start from."""
 
@@ -76,7 +82,7 @@ class Modules:
             if line.module is None or line.module in told:
                 continue
             other = first.setdefault(line.module, line)
-            if other.precision != line.precision:
+            if (other.precision, other.rounding) != (line.precision, line.rounding):
                 told.add(line.module)
                 yield _conflict(other, line, line.module)
 
@@ -102,16 +108,29 @@ def _line(entry: Entry, names: Names) -> Line:
     module = names.module(entry.tensor)
     if module is not None:
         return Line(entry, module, precision_of(entry.decision))
+    if entry.decision.train == "fake_quant":
+        return Line(entry, None, _unrounded(entry))
     if not entry.decision.trains_quantized:
         return Line(entry, None, UNADDRESSED)
     said = precision_of(entry.decision)
     return Line(entry, None, said if isinstance(said, Refusal) and said.reported else _unreachable(entry))
 
 
-def _unreachable(entry: Entry) -> Refusal:
-    part = entry.tensor.role.value if entry.tensor.role else entry.tensor.part
+def _unrounded(entry: Entry) -> Refusal:
     return Refusal(
-        f"Megatron runs its {part} outside TransformerEngine, in 16 bits or more, and no recipe reaches it",
+        f"Megatron runs its {_part(entry)} outside TransformerEngine, where no forward is made to round a weight",
+        "write `bf16`, or `train bf16` where only the server quantizes it",
+        "train",
+    )
+
+
+def _part(entry: Entry) -> str:
+    return entry.tensor.role.value if entry.tensor.role else entry.tensor.part
+
+
+def _unreachable(entry: Entry) -> Refusal:
+    return Refusal(
+        f"Megatron runs its {_part(entry)} outside TransformerEngine, in 16 bits or more, and no recipe reaches it",
         "write `bf16`, or add `train bf16` where only the server quantizes it",
         reported="" if entry.tensor.is_gemm else "P305",
     )

@@ -7,7 +7,7 @@ a recipe: not the router, the embedding, the output layer, a norm or a bias.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from precc.graph.model import ModelGraph, Tensor
 from precc.syntax.words import Role
@@ -46,8 +46,7 @@ _SUFFIXES: dict[Role, dict[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(NamedTuple):
     """The linear layer of a tensor: its path below the layer, and the layer.
 
     Exactly one of `layer` (the global decoder layer) and `mtp` is set. `suffix` is the path below the layer; that

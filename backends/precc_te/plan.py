@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from precc.contract import Contract
+from precc.records import record
 from precc_te.environment import Process, builtin, expressible
 from precc_te.factories import MODULE, factory_name
 from precc_te.modules import modules_of
@@ -29,7 +29,7 @@ _GLOBAL: tuple[Recipe, ...] = ("nvfp4", "mxfp8", "blockwise", "tensorwise")
 each pads for all that stand behind it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Config:
     """One named recipe of the YAML. `factory` is the path of a custom recipe's factory, else empty; `forced` recipes
     quantize even where the surrounding autocast is BF16."""
@@ -40,7 +40,7 @@ class Config:
     forced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Matcher:
     """One matcher of the YAML."""
 
@@ -49,7 +49,7 @@ class Matcher:
     config: Config
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """Everything that is written, before it is text. `stages` has one list of matchers, or one a pipeline stage."""
 
@@ -65,7 +65,7 @@ class Plan:
         return tuple(dict.fromkeys(matcher.config for stage in self.stages for matcher in stage))
 
 
-@dataclass(frozen=True)
+@record
 class Layering:
     """How precisions depend on the decoder layer.
 

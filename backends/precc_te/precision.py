@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from precc.formats import Decision, FourOverSix, Quantization
 from precc.formats.decision import Backward
+from precc.records import record
 
 Recipe: TypeAlias = Literal["bf16", "mxfp8", "nvfp4", "blockwise", "tensorwise"]
 
@@ -80,7 +81,7 @@ def _adaptive(setting: FourOverSix) -> str:
     return f"four-over-six {setting.error} max {setting.maximum}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unaddressed:
     """The decision of a tensor that no TransformerEngine linear layer multiplies: never quantized."""
 
@@ -100,7 +101,7 @@ BF16 = TePrecision("bf16")
 UNADDRESSED = Unaddressed()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Refusal:
     """Why TransformerEngine has no such linear layer, and what would work.
 

@@ -7,16 +7,17 @@ that a version does not have yet has its only value.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from precc.formats import FourOverSix
+from precc.records import record
 from precc_te import factories
 from precc_te.environment import ADAPTIVE_FAST_MATH, FAST_MATH
 from precc_te.precision import BF16, TePrecision
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Foreign:
     """A recipe in force that no contract asks for, such as delayed scaling, or one of somebody's own factory."""
 

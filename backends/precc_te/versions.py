@@ -8,10 +8,10 @@ scaling 2.16 (2931), four-over-six 2.17 (2972), hybrid and identity quantizers 2
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from precc.backend import select_version
 from precc.contract import TrainLayout
+from precc.records import record
 
 MEGATRON_CORE: tuple[str, ...] = ("0.20", "0.19.2", "0.16.1")
 """0.20 is the main branch at d98e8a64 (2026-08-22)."""
@@ -37,7 +37,7 @@ _RECIPE_FIELDS = frozenset(
 _PARAMETER_FIELDS = frozenset({"fp8_param", "fp4_param"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Megatron:
     """One version of Megatron-Core: the fields of a module's recipe, and what an MTP layer calls its inner layer.
 
@@ -72,7 +72,7 @@ SINCE: dict[str, tuple[int, int]] = {
 """The first TransformerEngine release that has each feature."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Engine:
     """The two versions that a contract is compiled for."""
 

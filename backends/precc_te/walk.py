@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from precc.records import record
+from precc_te.names import Module
 from precc_te.running import Running, running
 
 REACHABLE = "te_quant_params"
 """What Megatron gives every linear layer that its recipes reach."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Linear:
     """One linear layer: its path with the global number of its decoder layer, its own path, and what makes the
     autocast that surrounds it."""
@@ -81,6 +82,18 @@ def held_layers(chunks: Sequence[Any]) -> tuple[frozenset[int], frozenset[int]]:
     decoder = (layer.layer_number - 1 for chunk in chunks for layer in chunk.decoder.layers)
     ahead = (number for chunk in chunks for number, _ in enumerate(_ahead_of(chunk)))
     return frozenset(decoder), frozenset(ahead)
+
+
+def is_held(module: Module, held: tuple[frozenset[int], frozenset[int]]) -> bool:
+    """Whether a linear layer stands in one of the decoder layers and MTP layers that a rank holds."""
+    layers, ahead = held
+    return module.layer in layers if module.mtp is None else module.mtp in ahead
+
+
+def mtp_inner(chunks: Sequence[Any]) -> str:
+    """What this Megatron calls an MTP layer's inner layer."""
+    old = any(".transformer_layer." in linear.path for linear in linears(chunks))
+    return "transformer_layer" if old else "mtp_model_layer"
 
 
 def in_force(module: Any, surrounding: AbstractContextManager[Any], training: bool) -> tuple[bool, Any]:

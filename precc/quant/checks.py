@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from precc.formats import FORMATS, Quantization
+from precc.formats import Quantization
+from precc.formats.table import Block
 
 _DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -91,16 +92,28 @@ def require_fit(weight: Tensor, spec: Quantization) -> None:
             )
 
 
-def require_format(spec: Quantization, known: tuple[str, ...]) -> None:
-    """This raises ValueError for a format that has no quantizer, or that misses its block, and TypeError for no
-    decision at all."""
-    if not isinstance(spec, Quantization):
-        raise TypeError(
-            f"{spec!r} is a {type(spec).__name__}, no Quantization: take that of a contract, "
-            "`load_contract(path)[name].decision.weight`, or make one, "
-            "`precc.formats.Quantization('mxfp8', (1, 32), 'e8m0')`"
+def require_scales(which: str, scale: Tensor, values: Tensor, spec: Quantization, block: Block) -> None:
+    """This raises ValueError for scales that are not one for each block of [..., rows, columns]."""
+    *lead, rows, columns = values.shape
+    shape = (*lead, -(-rows // block[0]), -(-columns // block[1]))
+    if scale.shape != shape:
+        raise unfit(which, scale, values, spec, shape)
+
+
+def unfit(which: str, scale: Tensor, values: Tensor, spec: Quantization, shape: Sequence[int]) -> ValueError:
+    """The refusal of scales of another shape than a decision's."""
+    return ValueError(
+        f"`{spec}` has {which} scales of {list(shape)} for a weight of {list(values.shape)}; these are "
+        f"{list(scale.shape)}: dequantize with the decision that these parts were made for"
+    )
+
+
+def require_stored(stored: object, weight: torch.dtype | None = None) -> None:
+    """This raises ValueError for a dtype that no trainer hands weights over in, and where an FP32 weight names none."""
+    if stored is None and weight is torch.float32:
+        raise ValueError(
+            "an FP32 weight is served from what it is rounded to when it is handed over: say that dtype, "
+            "`stored=torch.bfloat16`"
         )
-    if spec.format not in known:
-        raise ValueError(f"{spec.format} has no quantizer: there are {', '.join(known)}")
-    if spec.block is None and FORMATS[spec.format].weight_block is not None:
-        raise ValueError(f"{spec.format} is stored in blocks, and this decision names none")
+    if stored not in (None, torch.bfloat16, torch.float16):
+        raise ValueError(f"a weight is handed over in torch.bfloat16 or torch.float16, not in {stored}")

@@ -43,8 +43,11 @@ def to_e8m0(numbers: Tensor) -> Tensor:
 
 
 def from_e8m0(scales: Tensor) -> Tensor:
-    """The power of two that an E8M0 byte stands for, as FP32: 2^-127 (a subnormal) for 0, NaN for 255."""
-    return _power_of_two(scales.to(torch.int32), 255)
+    """The power of two that an E8M0 byte stands for, as FP32: 2^-127 (a subnormal) for 0, NaN for 255.
+
+    The byte is a uint8 or a float8_e8m0fnu.
+    """
+    return _power_of_two(scales.view(torch.uint8).to(torch.int32), 255)
 
 
 def reciprocal_of_e8m0(scales: Tensor) -> Tensor:

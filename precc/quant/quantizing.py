@@ -13,11 +13,11 @@ from precc.quant.checks import (
     require_amax,
     require_finite,
     require_fit,
-    require_format,
     require_magnitudes,
     require_weight,
 )
 from precc.quant.reference import QUANTIZERS, Parts
+from precc.quant.specs import require_spec
 
 
 def quantize(
@@ -30,10 +30,10 @@ def quantize(
     (see `amax`). E8M0 scales and packed E2M1 codes are uint8, E4M3 ones float8_e4m3fn, packed INT4 codes int32.
     `finite=False` lets NaN and Inf through as TransformerEngine's kernels do, for activations.
 
-    Raises NotFinite for NaN and Inf, ValueError for a shape that the blocks do not divide and for an amax that is none,
-    TypeError for what is no tensor or no Quantization.
+    Raises NotFinite for NaN and Inf, ValueError for a decision that its format does not have, for a shape that the
+    blocks do not divide and for an amax that is none, TypeError for what is no tensor or no Quantization.
     """
-    require_format(spec, tuple(QUANTIZERS))
+    require_spec(spec, tuple(QUANTIZERS))
     require_weight(weight)
     matrix = contraction_last(weight, axis)
     require_fit(matrix, spec)
@@ -56,7 +56,7 @@ def amax(weight: Tensor, spec: Quantization, *, axis: int = -1) -> Tensor:
     Tensors that share one outer scale (gate and up; query, key and value) share the largest of theirs:
     `torch.maximum(amax(gate, spec), amax(up, spec))`. Raises as `quantize` does.
     """
-    require_format(spec, tuple(QUANTIZERS))
+    require_spec(spec, tuple(QUANTIZERS))
     require_weight(weight)
     matrix = contraction_last(weight, axis)
     require_fit(matrix, spec)

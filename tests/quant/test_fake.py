@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
 import torch
 from quant.specs import SPECS
@@ -12,7 +15,7 @@ from torch.nn.utils import parametrize
 import precc
 from precc.formats import Quantization
 from precc.graph.model import Role
-from precc.quant import FakeQuantized, dequantize, fake_quantize, quantize
+from precc.quant import FakeQuantized, dequantize, fake_quantize, quantize, round_in_place, roundings
 
 INT4 = ["int4_g32", "int4_g128"]
 
@@ -41,8 +44,89 @@ def test_the_gradient_passes_unchanged(name: str) -> None:
     weight = normal(2, 128, 128, dtype=torch.float32).requires_grad_()
     given = torch.randn(2, 128, 128)
     for axis in (-1, 1):
-        (gradient,) = torch.autograd.grad(fake_quantize(weight, SPECS[name], axis=axis), weight, given)
+        rounded = fake_quantize(weight, SPECS[name], axis=axis, stored=torch.bfloat16)
+        (gradient,) = torch.autograd.grad(rounded, weight, given)
         assert torch.equal(gradient, given)
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
+def test_an_fp32_weight_is_rounded_as_it_is_handed_over(name: str, stored: torch.dtype) -> None:
+    """The served bits of what the trainer exports; straight from FP32 many of the elements would be others."""
+    weight, spec = normal(256, 512, dtype=torch.float32), SPECS[name]
+    served = dequantize(quantize(weight.to(stored), spec), spec, dtype=stored)
+    rounded = fake_quantize(weight, spec, stored=stored)
+    assert rounded.dtype is torch.float32
+    assert raw(rounded.to(stored)) == raw(served)
+    assert torch.equal(rounded, served.float())
+    if name == "int4_g32" and stored is torch.bfloat16:
+        unstored = dequantize(quantize(weight, spec), spec)
+        assert 0.1 < (rounded != unstored).float().mean() < 0.9
+
+
+def test_an_fp32_weight_has_to_say_how_it_is_handed_over() -> None:
+    """As a function when it is called; the dtype itself when a parametrization is made."""
+    weight = normal(64, 128, dtype=torch.float32)
+    with pytest.raises(ValueError, match=r"an FP32 weight is served from .*`stored=torch\.bfloat16`"):
+        fake_quantize(weight, SPECS["int4_g32"])
+    for wrong in (torch.float32, torch.int8, "bfloat16"):
+        with pytest.raises(ValueError, match=r"handed over in torch\.bfloat16 or torch\.float16, not in"):
+            FakeQuantized(SPECS["int4_g32"], stored=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("made", [fake_quantize, FakeQuantized])
+def test_what_is_no_decision_is_refused_when_it_is_given(made: Any) -> None:
+    """Not at the first forward."""
+    weight = (normal(64, 128),) if made is fake_quantize else ()
+    with pytest.raises(TypeError, match="None is a NoneType, no Quantization"):
+        made(*weight, None)
+    with pytest.raises(ValueError, match="mxfp4 has no quantizer"):
+        made(*weight, Quantization("mxfp4", (1, 32), "e8m0"))
+    with pytest.raises(ValueError, match="int4 has block scales in bf16, and this decision fp32"):
+        made(*weight, Quantization("int4", (1, 32), "fp32"))
+
+
+def test_a_rounding_in_place_leaves_the_parameter_where_it_is() -> None:
+    """Names, the object, its hooks and its state are those of before; only what is read is rounded."""
+    layer = nn.Linear(128, 16, dtype=torch.bfloat16)
+    weight, spec = layer.weight, SPECS["int4_g32"]
+    round_in_place(layer, ["weight"], FakeQuantized(spec))
+    assert [name for name, _ in layer.named_parameters()] == list(layer.state_dict()) == ["weight", "bias"]
+    assert dict(layer.named_parameters())["weight"] is weight
+    assert raw(layer.weight.detach()) == raw(fake_quantize(weight.detach(), spec))
+    assert raw(layer.state_dict()["weight"]) == raw(weight.detach())
+    layer(torch.randn(4, 128, dtype=torch.bfloat16)).sum().backward()
+    assert weight.grad is not None
+    assert list(roundings(layer)) == ["weight"]
+    assert isinstance(layer, nn.Linear)
+    assert "int4 group 32" in repr(layer)
+
+
+def test_a_layer_that_rounds_can_be_moved_copied_and_loaded() -> None:
+    """As what trains it does: another dtype, a copy with weights of its own, a checkpoint in place and assigned."""
+    layer, spec = nn.Linear(128, 16, bias=False), SPECS["int4_g32"]
+    round_in_place(layer, ["weight"], FakeQuantized(spec))
+    layer.to(torch.bfloat16)
+    copied, stored = copy.deepcopy(layer), normal(16, 128)
+    for assign in (False, True):
+        layer.load_state_dict({"weight": stored}, assign=assign)
+        assert raw(layer.weight.detach()) == raw(fake_quantize(stored, spec))
+    assert raw(copied.weight.detach()) != raw(layer.weight.detach())
+    assert raw(copied.weight.detach()) == raw(fake_quantize(copied.state_dict()["weight"], spec))
+
+
+def test_only_a_parameter_that_is_not_rounded_can_be() -> None:
+    """Each says which; torch's own parametrization counts."""
+    layer, spec = nn.Linear(128, 16, dtype=torch.bfloat16), SPECS["int4_g32"]
+    with pytest.raises(ValueError, match="a Linear has no parameter `weight0` to round"):
+        round_in_place(layer, ["weight0"], FakeQuantized(spec))
+    round_in_place(layer, ["weight"], FakeQuantized(spec))
+    with pytest.raises(ValueError, match="weight of this Linear is rounded already"):
+        round_in_place(layer, ["weight"], FakeQuantized(spec))
+    other = nn.Linear(128, 16, dtype=torch.bfloat16)
+    parametrize.register_parametrization(other, "weight", FakeQuantized(spec))
+    assert list(roundings(other)) == ["weight"]
+    assert roundings(nn.Linear(2, 2)) == {}
 
 
 def test_a_linear_layer_trains_on_the_rounded_weight() -> None:

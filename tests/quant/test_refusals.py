@@ -81,7 +81,7 @@ def test_a_dtype_and_a_format_without_a_quantizer_are_refused() -> None:
         quantize(torch.zeros(32, 32, dtype=torch.float64), SPECS["mxfp8"])
     with pytest.raises(ValueError, match="mxfp4 has no quantizer: there are mxfp8, nvfp4"):
         quantize(torch.zeros(32, 32), Quantization("mxfp4", (1, 32), "e8m0"))
-    with pytest.raises(ValueError, match="mxfp8 is stored in blocks, and this decision names none"):
+    with pytest.raises(ValueError, match="mxfp8 has blocks of 1×32, and this decision none"):
         quantize(torch.zeros(32, 32), Quantization("mxfp8"))
 
 

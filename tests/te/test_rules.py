@@ -44,6 +44,9 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "too many layers kept": (MXFP8, "pp=8", "P506", "`pp` of at most 6"),
     "a single layer under virtual stages": (INNER, "pp=2 vpp=2", "P506", "vpp=1"),
     "a single layer, unequal stages": (INNER, "pp=5", "P506", "pp=1, 2, 3, 4, 6, 8, 12, 16, 24, 48"),
+    "experts of the last layers under virtual stages": (
+        "default: mxfp8\n@routed_experts in layers[-8:]: bf16\n", "pp=2 vpp=2", "P506", "except all of `layers[-8:]`",
+    ),
     "two modes, old": (TWO_BACKWARDS, "te=2.18", "P701", "te=2.19"),
     "per token, old": (TWO_LINES, "te=2.15", "P701", "te=2.16"),
     "four over six, old": (
@@ -85,7 +88,6 @@ SILENT: dict[str, tuple[str, str]] = {
     "block FP8 on Hopper": ("default: fp8_block scales fp32\n", "gpu=h200"),
     "block FP8 on Blackwell": ("default: fp8_block\n", "gpu=b300"),
     "served only": ("experts.*: int4, train bf16\n", ""),
-    "fake quantization": ("experts.*: int4, train fake_quant\n", ""),
     "native is native": (MIXED, "te=2.16"),
     "MTP": (MTP, ""),
 }

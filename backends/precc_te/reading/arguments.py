@@ -6,9 +6,8 @@ ignores, and the FP4 recipe without an FP4 format, or FP8's without one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from precc.backend import malformed
+from precc.records import record
 from precc_te.emission import ARGUMENTS
 from precc_te.precision import Recipe
 
@@ -33,7 +32,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 """The choices with which a module's recipe is in force; Megatron has others (`local`, `delayed`, `custom`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arguments:
     """The precision arguments of a job: its engine-wide mode and the layers the flags keep in BF16."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from precc.backend import Reading, Unsupported, check_digest, malformed, named_contract, text_of
 from precc.contract import Contract
+from precc.records import record
 from precc_te import factories
 from precc_te.emission import ARGUMENTS, ENV_SHELL
 from precc_te.environment import BACKWARD, builtin
@@ -23,7 +24,7 @@ from precc_te.stages import SCRIPT, recipe_path, script_stages
 from precc_te.versions import FACTORIES, Engine, engine_of
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Divided:
     """A tensor that would not run one way: two of its paths (or two experts, or evaluation) with their precisions."""
 
@@ -91,7 +92,7 @@ class Trainer:
     def paths(self, module: Module, experts: range | None) -> Iterator[str]:
         """The paths that the layer may have on some rank, those alone that the patterns can tell apart."""
         locals_ = self._ranks.local_layers(module.layer) if module.layer is not None else range(1)
-        patterns = [rule.pattern for rule in self._file(module).rules]
+        patterns = self._file(module).patterns
         yield from _numbered_paths(module, locals_, self._inner, patterns, self._experts(experts))
 
     def _experts(self, experts: range | None) -> tuple[range, ...]:
@@ -127,7 +128,7 @@ class Trainer:
 
 
 def _numbered_paths(
-    module: Module, layers: range, inner: str, patterns: list[str], experts: tuple[range, ...]
+    module: Module, layers: range, inner: str, patterns: tuple[str, ...], experts: tuple[range, ...]
 ) -> Iterator[str]:
     if len(layers) > 1:
         layers = representatives(patterns, "decoder.layers.", layers)

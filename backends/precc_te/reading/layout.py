@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from precc.contract import Contract
+from precc.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ranks:
     """How layers and experts are laid out over ranks, as far as their local numbers depend on it."""
 

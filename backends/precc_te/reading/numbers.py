@@ -15,36 +15,27 @@ _DIGITS = frozenset("0123456789")
 def tells_apart(pattern: str, head: str) -> bool:
     """Whether a pattern can match `head` + N + a tail for some numbers N and not for others.
 
-    Exact for literals and `*`: after `head`, every way to match stands at some place of the pattern. If no literal
-    digit can come next at any of them, a number is swallowed whole by a `*` or fails whatever it is. A pattern with
-    `?` or `[` is taken to tell numbers apart.
+    Exact for literals and `*`: only a literal digit that comes next after `head` is spent on the number, which is
+    otherwise swallowed whole by a `*` or fails whatever it is. A pattern with `?` or `[` is taken to tell them apart.
     """
     if not _WILD.isdisjoint(pattern):
         return True
-    if _DIGITS.isdisjoint(pattern):
-        return False
-    places = _closed(pattern, {0})
-    for char in head:
-        places = _closed(pattern, {after for place in places for after in _step(pattern, place, char)})
-    return any(place < len(pattern) and pattern[place] in _DIGITS for place in places)
+    return any(_matches(head, pattern[:at]) for at, char in enumerate(pattern) if char in _DIGITS)
 
 
-def _step(pattern: str, place: int, char: str) -> tuple[int, ...]:
-    if place == len(pattern):
-        return ()
-    if pattern[place] == "*":
-        return (place,)
-    return (place + 1,) if pattern[place] == char else ()
-
-
-def _closed(pattern: str, places: set[int]) -> set[int]:
-    """The places, and those behind a `*` that takes nothing."""
-    found = set(places)
-    for place in places:
-        while place < len(pattern) and pattern[place] == "*":
-            place += 1
-            found.add(place)
-    return found
+def _matches(text: str, pattern: str) -> bool:
+    """Whether a pattern of literals and `*` matches the whole of a text."""
+    first, *others = pattern.split("*")
+    if not others:
+        return text == first
+    *inner, last = others
+    at = len(first)
+    for piece in inner:
+        found = text.find(piece, at)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return text.startswith(first) and text.endswith(last) and at + len(last) <= len(text)
 
 
 def representatives(patterns: Sequence[str], head: str, numbers: range) -> range:

@@ -8,11 +8,13 @@ labels and configs' names themselves.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from precc.backend import malformed
+from precc.records import record
 from precc_te.versions import Engine
 
 TYPE_KEY = "transformer_engine_config_type"
@@ -31,7 +33,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recipe:
     """One recipe of a config. `kind` is `bf16`, a recipe's name, or `custom` with the path of its factory."""
 
@@ -42,7 +44,7 @@ class Recipe:
     over_unquantized: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """One enabled matcher: its label, its pattern and the recipes for training and evaluation."""
 
@@ -53,16 +55,26 @@ class Rule:
     evaluation: Recipe
 
 
-@dataclass(frozen=True)
+@record
 class RecipeFile:
     """One YAML: its path, and its enabled matchers in their order."""
 
     path: str
     rules: tuple[Rule, ...]
 
+    @cached_property
+    def patterns(self) -> tuple[str, ...]:
+        return tuple(rule.pattern for rule in self.rules)
+
+    @cached_property
+    def _tests(self) -> tuple[re.Pattern[str], ...]:
+        """What `fnmatch.fnmatchcase`, by which Megatron matches, makes of each pattern."""
+        return tuple(re.compile(fnmatch.translate(pattern)) for pattern in self.patterns)
+
     def match(self, module: str) -> Rule | None:
         """The first rule whose pattern matches the whole path of a module."""
-        return next((rule for rule in self.rules if fnmatch.fnmatchcase(module, rule.pattern)), None)
+        pairs = zip(self.rules, self._tests, strict=True)
+        return next((rule for rule, test in pairs if test.match(module)), None)
 
 
 def read_recipes(path: str, text: str, engine: Engine) -> RecipeFile:

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
-from precc.contract.wording import counted_names
+from precc.contract.wording import counted_names, outer_layers
 from precc.diagnostics import Diagnostic, Severity, error, warning
 from precc_te.modules import Modules, modules_of
 from precc_te.plan import Layering, global_mode, layering
@@ -89,11 +89,13 @@ def _unaddressed(contract: Contract, modules: Modules, found: Layering) -> Itera
         return
     entries, part = _excepted(modules, found)
     fits = [stages for stages in range(1, layers + 1) if layers % stages == 0]
+    whole = outer_layers(set(found.exceptions), layers) if len(found.exceptions) <= layers // train.pp else ""
     yield error(
         CODE,
         f"{counted_names(entries)} differ from the same weights of other layers, and {why}: no recipe can name them",
         entries[0].span_of(part),
-        help=f"train with vpp=1 and one of pp={', '.join(map(str, fits))}, or except whole first or last layers",
+        help=f"train with vpp=1 and one of pp={', '.join(map(str, fits))}"
+        + (f", or except all of `{whole}`" if whole else ""),
     )
 
 

@@ -2,8 +2,8 @@
 
 A recipe is matched against the linear layers that Megatron-Core's `GPTModel` builds. Of DeepSeek-V4 it builds none:
 neither its attention over compressed keys nor its hyper-connections are there, in no version that is modelled. Nor does
-it build the layers of Gemma 4, MiMo-V2 or MiniMax-M3. Layers with one mixer each, as Nemotron-H has them, are another
-class's, whose names are not modelled.
+it build the layers of Gemma 4, Kimi-K3, MiMo-V2, MiniMax-M3 or Step-3.7. Layers with one mixer each, as Nemotron-H has
+them, are another class's, whose names are not modelled.
 
 ```prec expect=P701 model=deepseek-v4-flash
 targets: te
@@ -30,6 +30,8 @@ MISSING = {
     "nemotron_h": "no layers of one mixer each in its `GPTModel`, and its hybrid model is not modelled",
     "gemma4": "no attention whose keys are its values, and no dense MLP beside routed experts",
     "minimax_m3": "no indexer that reads hidden states and picks blocks of keys",
+    "kimi_k3": "no delta attention with a decay for each channel, and no attention residuals",
+    "step3p7": "no attention whose heads have a gate each, nor one with heads of its own where it slides",
     "mimo_v2": "no attention whose values are narrower than its keys, nor one with heads of its own where it slides",
 }
 """What Megatron-Core lacks of a family, in all modelled versions."""

@@ -168,8 +168,10 @@ def layers() -> dict[str, Any]:
         def __init__(self, num_gemms: int, *rest: Any, **named: Any) -> None:
             super().__init__(*rest, **named)
             self.num_gemms = num_gemms
+            del self.weight
             for number in range(num_gemms):
-                setattr(self, f"weight{number}", torch.nn.Parameter(torch.empty(1, device="meta")))
+                shape = self.out_features, self.in_features
+                setattr(self, f"weight{number}", torch.nn.Parameter(torch.empty(shape, device="meta")))
 
         def init_fp8_metadata(self, **_: Any) -> None:
             """Nothing to prepare."""
