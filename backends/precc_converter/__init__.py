@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from precc_converter.auditing.flow import audit
     from precc_converter.conversion.findings import NotConverted
     from precc_converter.conversion.flow import convert
-    from precc_converter.live import LiveExporter, fingerprint
+    from precc_converter.live import (
+        CameTwice,
+        LiveExporter,
+        MissingTensors,
+        NotFiniteTensor,
+        Session,
+        SessionFailed,
+        UnknownName,
+        WrongShape,
+        WrongTensor,
+        fingerprint,
+    )
 
 
 class Converter:
@@ -56,11 +67,35 @@ def __getattr__(name: str) -> Any:
 
 
 _LAZY = {
+    "CameTwice": "precc_converter.live",
     "LiveExporter": "precc_converter.live",
+    "MissingTensors": "precc_converter.live",
+    "NotConverted": "precc_converter.conversion.findings",
+    "NotFiniteTensor": "precc_converter.live",
+    "Session": "precc_converter.live",
+    "SessionFailed": "precc_converter.live",
+    "UnknownName": "precc_converter.live",
+    "WrongShape": "precc_converter.live",
+    "WrongTensor": "precc_converter.live",
     "audit": "precc_converter.auditing.flow",
     "convert": "precc_converter.conversion.flow",
-    "NotConverted": "precc_converter.conversion.findings",
     "fingerprint": "precc_converter.live",
 }
 
-__all__ = ["Converter", "LiveExporter", "NotConverted", "audit", "backend", "convert", "fingerprint"]
+__all__ = [
+    "CameTwice",
+    "Converter",
+    "LiveExporter",
+    "MissingTensors",
+    "NotConverted",
+    "NotFiniteTensor",
+    "Session",
+    "SessionFailed",
+    "UnknownName",
+    "WrongShape",
+    "WrongTensor",
+    "audit",
+    "backend",
+    "convert",
+    "fingerprint",
+]

@@ -33,7 +33,7 @@ def other_model(config: Mapping[str, Any], path: Path, contract: Contract) -> Di
         message = f"{path} is of a {shorten(str(named[0]))}, the contract of a {contract.model.architecture}"
         return error(CONFIGURATION, message, help=_HELP)
     try:
-        described = describe(_without_quantization(config), str(path))
+        described = describe(without_quantization(config), str(path))
     except ModelError as problem:
         return error(UNREADABLE, problem.message, help=problem.help or _HELP)
     found = list(_differences(described, contract))
@@ -44,11 +44,11 @@ def other_model(config: Mapping[str, Any], path: Path, contract: Contract) -> Di
     return error(CONFIGURATION, message, help=_HELP)
 
 
-def _without_quantization(config: Mapping[str, Any]) -> dict[str, Any]:
+def without_quantization(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of the unquantized model; a multimodal wrapper may keep the rest in its `text_config`."""
     kept = {key: value for key, value in config.items() if key not in QUANTIZATION}
     if isinstance(kept.get("text_config"), Mapping):
-        kept["text_config"] = _without_quantization(kept["text_config"])
+        kept["text_config"] = without_quantization(kept["text_config"])
     return kept
 
 

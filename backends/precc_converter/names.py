@@ -64,8 +64,13 @@ def tensor_name(tensor: Tensor) -> Name:
 
 def intersection(one: Box, other: Box) -> Box | None:
     """This is what two boxes have in common; None for nothing."""
-    common = tuple(range(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
-    return common if all(common) else None
+    common = []
+    for a, b in zip(one, other, strict=True):
+        start, stop = max(a.start, b.start), min(a.stop, b.stop)
+        if start >= stop:
+            return None
+        common.append(range(start, stop))
+    return tuple(common)
 
 
 def _numbers(match: re.Match[str]) -> range:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from precc.backend import Unsupported
@@ -17,6 +16,8 @@ from precc.contract import Contract, Entry
 from precc.contract.fold import LAYER, Folded, braced, fold
 from precc.diagnostics import error
 from precc.graph.model import EXPERT
+from precc_converter.names import parse_name
+from precc_converter.stored import form_to_json
 from precc_converter.written import StoredTensor, Written, parts_stacks, written
 
 PLAN_PATH = "converter/plan.json"
@@ -57,7 +58,7 @@ def metadata(contract: Contract) -> dict[str, str]:
 def totals(lines: list[dict[str, Any]]) -> dict[str, int]:
     """This counts what the lines read and write; bytes are those of tensor data, headers left aside."""
     return {
-        "tensors_in": sum(line["count"] * len(line["sources"]) for line in lines),
+        "tensors_in": sum(parse_name(source["name"]).count for line in lines for source in line["sources"]),
         "tensors_out": sum(line["count"] * _experts(line) * len(line["outputs"]) for line in lines),
         "bytes": sum(line["bytes"] for line in lines),
     }
@@ -92,7 +93,8 @@ def _alike(contract: Contract, apart: bool) -> Callable[[Entry], Hashable]:
 
     def key(entry: Entry) -> Hashable:
         made = _written(entry, contract, apart)
-        return replace(made, group=_open(made.group, entry.tensor.layer)), entry.tensor.shape
+        group = _open(made.group, entry.tensor.layer)
+        return made if group == made.group else made._replace(group=group), entry.tensor.shape
 
     return key
 
@@ -117,6 +119,8 @@ def _line(folded: Folded, contract: Contract, apart: bool) -> dict[str, Any]:
     count = len(folded.layers or (0,)) * len(folded.experts or (0,))
     line: dict[str, Any] = {"tensor": folded.name, "count": count, "action": made.action}
     line |= dict(_computed(made, folded))
+    if made.form is not None:
+        line["stored_as"] = form_to_json(made.form)
     line["sources"] = [_named(folded.name, source) for source in made.sources]
     line["outputs"] = [_named(folded.name, output) for output in made.outputs]
     line["bytes"] = count * made.bytes

@@ -10,26 +10,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from precc.backend import Reading, Unsupported
 from precc.contract import Contract
 from precc.diagnostics import Diagnostic, error
 from precc.formats import FORMATS, Quantization
+from precc.graph.forms import Form
 from precc.graph.model import Tensor
+from precc.records import record
 from precc_converter.names import NUMBER, Box, Name, intersection, parse_name, tensor_name
 from precc_converter.plan import PLAN_PATH, PLAN_VERSION, PROFILE, SHARDS, metadata, totals
+from precc_converter.stored import form_from_json, form_to_json
 from precc_converter.written import BYTES, Action, Stack, StoredTensor, Written
 
 
-@dataclass(frozen=True, slots=True)
-class PlanLine:
-    """One line of a plan, taken apart: whose tensors it converts, and how."""
+class PlanLine(NamedTuple):
+    """One line of a plan, taken apart: whose tensors it converts, and how; `title` is the name as text."""
 
     name: Name
+    title: str
     written: Written
     outer_scale_of: Name | None
 
@@ -37,10 +39,10 @@ class PlanLine:
         """What the line says of one tensor: its group named as this tensor's own."""
         if self.outer_scale_of is None:
             return self.written
-        return replace(self.written, group=_narrowed(self.outer_scale_of, self.name, tensor))
+        return self.written._replace(group=_narrowed(self.outer_scale_of, self.name, tensor))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mixed:
     """What a plan says of one range of experts whose parts it converts in different ways."""
 
@@ -128,6 +130,7 @@ def _parse_line(shown: dict[str, Any]) -> PlanLine:
         sources=tuple(_parse_stored(item, name) for item in shown["sources"]),
         outputs=outputs,
         stack=Stack.from_json(shown["stack"]) if "stack" in shown else None,
+        form=_parse_form(shown["stored_as"]) if "stored_as" in shown else None,
     )
     _known(written.weight.format, FORMATS, "format")
     if shown["count"] != name.count or shown["bytes"] != name.count * written.bytes:
@@ -135,10 +138,10 @@ def _parse_line(shown: dict[str, Any]) -> PlanLine:
             f"{name}: says {shown['count']} tensors in {shown['bytes']} bytes, "
             f"its range and outputs make {name.count} in {name.count * written.bytes}"
         )
-    return PlanLine(name, written, group)
+    return PlanLine(name, str(name), written, group)
 
 
-_LINE = {"tensor", "count", "action", "sources", "outputs", "bytes"}
+_LINE = {"tensor", "count", "action", "stored_as", "sources", "outputs", "bytes"}
 _COMPUTED = {False: _LINE | {"format", "axis", "stack"}, True: _LINE | {"quantizer", "outer_scale_of", "stack"}}
 _NO_QUANTIZER = {"profile": PROFILE}
 _QUANTIZER = {"profile", "axis", "format", "block", "scale", "scope", "four_over_six", "static"}
@@ -148,6 +151,14 @@ def _known(word: Any, words: Any, what: str) -> Any:
     if word not in words:
         raise ValueError(f"unknown {what} {word!r}")
     return word
+
+
+def _parse_form(shown: dict[str, Any]) -> Form:
+    """How a source is stored, said in the one way that it is written."""
+    form = form_from_json(shown)
+    if form_to_json(form) != shown:
+        raise ValueError(f"`stored_as` is {shown}, which is written {form_to_json(form)}")
+    return form
 
 
 def _parse_stored(shown: dict[str, Any], owner: Name) -> StoredTensor:
@@ -182,18 +193,18 @@ def _twice(by_words: dict[tuple[str, ...], list[PlanLine]]) -> Iterator[Diagnost
 
 
 def _missing(names: list[Name], pieces: list[list[Piece]]) -> Iterator[Diagnostic]:
-    absent = {
-        str(name): name.count - sum(_size(box) for _, box in found) for name, found in zip(names, pieces, strict=True)
-    }
-    yield from _listed({name: count for name, count in absent.items() if count > 0}, "does not convert")
+    absent = (
+        (name, name.count - sum(_size(box) for _, box in found)) for name, found in zip(names, pieces, strict=True)
+    )
+    yield from _listed({str(name): count for name, count in absent if count > 0}, "does not convert")
 
 
 def _extra(lines: list[PlanLine], pieces: list[list[Piece]]) -> Iterator[Diagnostic]:
-    beyond = {str(line.name): line.name.count for line in lines}
+    beyond = {line.title: line.name.count for line in lines}
     for found in pieces:
         for line, box in found:
-            beyond[str(line.name)] -= _size(box)
-    unknown = {name: count for name, count in beyond.items() if count > 0}
+            beyond[line.title] -= _size(box)
+    unknown = {title: count for title, count in beyond.items() if count > 0}
     yield from _listed(unknown, "converts what the model does not have:")
 
 
@@ -210,7 +221,7 @@ def _size(box: Box) -> int:
 
 
 def _reading(tensor: Tensor, found: list[Piece]) -> Reading:
-    said = [(str(line.name), line.decision_for(tensor)) for line, _ in found]
+    said = [(line.title, line.decision_for(tensor)) for line, _ in found]
     because = f"{PLAN_PATH}: {', '.join(name for name, _ in said)}"
     first = said[0][1]
     if all(made == first for _, made in said):

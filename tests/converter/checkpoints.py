@@ -12,9 +12,11 @@ from typing import Any
 from zlib import crc32
 
 import torch
+from converter.encoding import encode
 from safetensors.torch import load_file, save_file
 
 from precc.graph import ModelGraph, read_model
+from precc.graph.layouts import taken_apart
 from precc.graph.model import Tensor
 
 Weights = dict[str, torch.Tensor]
@@ -45,6 +47,8 @@ def write_checkpoint(
 
     `dtype` (`bfloat16`, `float16`, `float32`) is what weights are stored in, or else that of `config`; `fp8` stores
     linear layers in FP8 with 128×128 blocks, as DeepSeek does, their scales powers of two if so declared.
+    The tables of integers beside DeepSeek-V4's first routers are in no graph, and so not in the checkpoint either: the
+    converter refuses that family (P701).
     """
     folder.mkdir(parents=True)
     shown = dict(config)
@@ -100,13 +104,39 @@ def values(name: str, shape: Sequence[int], seed: int = 0) -> torch.Tensor:
 
 
 def _stored(name: str, tensor: Tensor, seed: int, power_of_two: bool) -> Weights:
-    if tensor.dtype == "mxfp4":
+    form = tensor.form
+    if form.apart:
+        return _one_by_one(name, tensor, seed, power_of_two)
+    if form.dtype == "mxfp4" and not tensor.parameter:
         return _in_mxfp4(name, tensor, seed)
     made = values(name, tensor.shape, seed)
-    if tensor.stored_block is None:
+    if not form.is_quantized:
         return {name: made.to(DTYPES[tensor.dtype])}
-    codes, scale = in_fp8_blocks(made, power_of_two)
-    return {name: codes, f"{name}_scale_inv": scale}
+    return spelled(name, encode(form, made, power_of_two))
+
+
+def spelled(name: str, words: Mapping[str, torch.Tensor]) -> Weights:
+    """What is stored of a weight, by the names of a checkpoint."""
+    module, _, own = name.rpartition(".")
+    return {f"{module}.{named(own, word)}": tensor for word, tensor in words.items()}
+
+
+def named(own: str, word: str) -> str:
+    """The last component of a name: a bare parameter's own takes the place of `weight`."""
+    return word if own == "weight" else own + word.removeprefix("weight")
+
+
+def _one_by_one(name: str, stack: Tensor, seed: int, power_of_two: bool) -> Weights:
+    """The experts of a stack, each by itself."""
+    made: Weights = {}
+    form, parent = stack.form._replace(apart=()), name.rpartition(".")[0]
+    for part in stack.form.apart:
+        shape = taken_apart(stack.form.apart, stack.shape, stack.contraction)
+        for expert in range(stack.shape[0]):
+            own = f"{parent}.{expert}.{part}.weight"
+            weight = values(own, shape, seed)
+            made |= spelled(own, encode(form, weight, power_of_two)) if form.is_quantized else {own: weight.bfloat16()}
+    return made
 
 
 def _in_mxfp4(name: str, tensor: Tensor, seed: int) -> Weights:
@@ -117,18 +147,6 @@ def _in_mxfp4(name: str, tensor: Tensor, seed: int) -> Weights:
         f"{name}_blocks": torch.randint(0, 256, blocks, generator=generator, dtype=torch.uint8),
         f"{name}_scales": torch.randint(118, 124, scales, generator=generator, dtype=torch.uint8),
     }
-
-
-def in_fp8_blocks(weight: torch.Tensor, power_of_two: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """A matrix as FP8 checkpoints store it: codes, and the FP32 scale of each 128×128 block."""
-    rows, columns = weight.shape
-    padded = torch.nn.functional.pad(weight, (0, -columns % 128, 0, -rows % 128))
-    blocks = padded.unflatten(0, (-1, 128)).unflatten(2, (-1, 128))
-    scale = blocks.abs().amax((1, 3)) / 448
-    if power_of_two:
-        scale = torch.exp2(scale.log2().ceil())
-    codes = (blocks / scale[:, None, :, None]).to(torch.float8_e4m3fn)
-    return codes.flatten(2, 3).flatten(0, 1)[:rows, :columns].contiguous(), scale
 
 
 def load_checkpoint(folder: Path) -> Weights:

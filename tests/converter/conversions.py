@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from converter.checkpoints import Weights, load_checkpoint, names_of, write_checkpoint
+from converter.encoding import decode, words_beside
 
 from precc.cli import main
 from precc.contract import Contract, Entry, load_contract
@@ -92,13 +93,8 @@ def named(contract: Contract) -> Iterator[tuple[Entry, str, str]]:
 
 
 def plain(name: str, weights: Weights) -> torch.Tensor:
-    """A source tensor as numbers: FP8 codes times the scale of their block, in FP32."""
-    weight, scale = weights[name], weights.get(f"{name}_scale_inv")
-    if scale is None:
-        return weight
-    rows, columns = weight.shape
-    spread = scale.float().repeat_interleave(128, 0).repeat_interleave(128, 1)
-    return weight.float() * spread[:rows, :columns]
+    """A source tensor as numbers: as it is stored in 16 or 32 bits, else codes times their scales in FP32."""
+    return decode(words_beside(name, weights))
 
 
 def stored(name: str, weight: torch.Tensor, spec: Quantization, amax: torch.Tensor | None = None) -> Weights:

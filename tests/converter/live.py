@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from functools import cache
 
 import torch
@@ -16,6 +17,7 @@ from precc.resolve.bind import bind
 from precc.source import SourceFile
 from precc_converter.conversion.group import DTYPES, outputs_of
 from precc_converter.conversion.units import units_of
+from precc_converter.live import LiveExporter, Session
 from precc_converter.live.arrivals import arrivals_of
 from precc_converter.trainer import Place, Spelling, TrainerNames
 from precc_converter.trainer.stacks import slice_of
@@ -46,6 +48,11 @@ def bound(policy: str, graph: ModelGraph) -> Contract:
     return pipeline.Settings().apply(bind(read, graph), ("converter",)).contract
 
 
+def opened(made: Contract) -> Session:
+    """A session that is entered and never left: what is looked at comes before its end."""
+    return ExitStack().enter_context(LiveExporter(made).session(step=0))
+
+
 @cache
 def weights(made: Contract, seed: int = 0) -> Mapping[str, Tensor]:
     """Every tensor of the model under the checkpoint's names, as a trainer holds it; copies are equal."""
@@ -58,6 +65,8 @@ def weights(made: Contract, seed: int = 0) -> Mapping[str, Tensor]:
         for member in place.parameter.members:
             first, *copies = (name.replace("{e}", str(place.expert)) for name in member.names)
             tensors |= dict.fromkeys(copies, tensors[first]) if copies else {}
+            if member.centred:  # numbers that have as many bits when they are one less
+                tensors[first] = 1 + (tensors[first].clamp(-2, 2) * 32).round() / 128
     return tensors
 
 

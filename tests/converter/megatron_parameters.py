@@ -131,7 +131,8 @@ def parameters(request: dict[str, Any]) -> dict[str, list[int]]:
         moe_token_dispatcher_type="alltoall",
         **options,
     )
-    spec = specs.get_gpt_decoder_block_spec(config, use_transformer_engine=engine)
+    hybrid = options.get("experimental_attention_variant")
+    spec = _hybrid(config) if hybrid else specs.get_gpt_decoder_block_spec(config, use_transformer_engine=engine)
     ahead = specs.get_gpt_mtp_block_spec(config, spec, use_transformer_engine=engine) if config.mtp_num_layers else None
     model = GPTModel(
         config=config,
@@ -144,6 +145,15 @@ def parameters(request: dict[str, Any]) -> dict[str, list[int]]:
     )
     held = {**dict(model.named_parameters()), **{n: b for n, b in model.named_buffers() if n in model.state_dict()}}
     return {name: list(tensor.shape) for name, tensor in held.items()}
+
+
+def _hybrid(config: Any) -> Any:
+    """Megatron's spec of layers that attend in two ways; its gated delta net asks whether it has kernels, no more."""
+    from megatron.core.models.gpt import experimental_attention_variant_module_specs as specs
+    from megatron.core.ssm import gated_delta_net
+
+    gated_delta_net.HAVE_FLA = True
+    return specs.get_transformer_block_with_experimental_attention_variant_spec(config)
 
 
 def stages(request: dict[str, Any]) -> list[list[list[int]]]:

@@ -170,11 +170,49 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }
 
+_DELTA: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "full_attention_interval": 2,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 16,
+    "linear_conv_kernel_dim": 4,
+}
+_SHARED_EXPERT: dict[str, Any] = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 128,
+    "shared_expert_intermediate_size": 128,
+}
+_TOWER = {**CONFIGS["qwen3_vl_moe"]["vision_config"], "deepstack_visual_indexes": []}
+CONFIGS |= {
+    "qwen3_next": {
+        "architectures": ["Qwen3NextForCausalLM"],
+        **_GROUPED,
+        **_DELTA,
+        **_SHARED_EXPERT,
+        "num_nextn_predict_layers": 0,
+    },
+    "qwen3_5": {
+        "architectures": ["Qwen3_5ForConditionalGeneration"],
+        **_GROUPED,
+        **_DELTA,
+        "mtp_num_hidden_layers": 1,
+        "vision_config": _TOWER,
+    },
+    "qwen3_5_moe": {
+        "architectures": ["Qwen3_5MoeForConditionalGeneration"],
+        **_GROUPED,
+        **_DELTA,
+        **_SHARED_EXPERT,
+        "mtp_num_hidden_layers": 1,
+        "vision_config": _TOWER,
+    },
+}
 
-WITHOUT_TRAINER = (
-    *("deepseek_v4", "gemma4", "mimo_v2", "minimax_m3", "nemotron_h"),
-    *("qwen3_next", "qwen3_5", "qwen3_5_moe"),
-)
+
+WITHOUT_TRAINER = ("deepseek_v4", "gemma4", "kimi_k3", "mimo_v2", "minimax_m3", "nemotron_h", "step3p7")
 """Families that Megatron-Core has no model of, or holds the rows of in an order that the names do not say."""
 
 

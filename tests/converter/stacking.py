@@ -1,6 +1,7 @@
 """Checkpoints whose experts are stacked in 3-D tensors, made from those whose experts stand one by one.
 
-No family of the catalogue stores them so yet; the contract is that of the unstacked model with other tensors in it.
+A family of the catalogue that stacks its experts does it in one order; here one model is stacked in each, under the
+contract of the unstacked model with other tensors in it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from converter.checkpoints import OTHER_FILES, Weights, in_fp8_blocks, load_checkpoint, write_shards
+from converter.checkpoints import OTHER_FILES, Weights, load_checkpoint, write_shards
 from converter.conversions import Case, plain
+from converter.encoding import in_fp8_blocks
 
 from precc.contract import Contract, Entry, contract_to_json
 from precc.graph.forms import Form

@@ -18,7 +18,7 @@ from converter.conversions import Case, case, compile_for, expected
 from rollout.support import SMALL
 
 from precc_converter import NotConverted
-from precc_converter.conversion.destination import STATE
+from precc_converter.conversion.state import STATE
 
 POLICIES = ("nvfp4_rl", "mxfp8_e2e", "fp8_block", "int4_w4a16", "mxfp8_attention_nvfp4_experts")
 
@@ -257,7 +257,7 @@ FILES: dict[str, tuple[Change, str, str]] = {
         "config.json is a named pipe",
     ),
     "a truncated shard": (lambda out: _cut(out.shards[2]), "P604", "ends beyond the end of the file"),
-    "an empty shard": (lambda out: os.truncate(out.shards[2], 0), "P604", "longer than the file"),
+    "an empty shard": (lambda out: os.truncate(out.shards[2], 0), "P604", "is empty"),
     "a tensor that the index puts elsewhere": (
         lambda out: out.edit(INDEX, lambda index: index["weight_map"].update({HEAD: out.shards[-1].name})),
         "P609",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from converter.checkpoints import load_checkpoint
 from converter.conversions import Case, case
 from converter.stacking import Order, stacked
 from rollout.support import SMALL
+from safetensors.torch import load_file
 
 EXPERT = "model.layers.1.mlp.experts.2"
 GATE = f"{EXPERT}.gate_proj"
@@ -47,6 +49,34 @@ def test_one_flipped_bit_is_found(written: Conversions, tmp_path: Path, policy: 
     assert f"one byte differs, at offset {at:,} of the tensor" in finding.message
     found, made = (int(byte, 16) for byte in re.findall(r"0x[0-9a-f]{2}", finding.message))
     assert found ^ made == 1
+
+
+def test_another_scale_is_told_with_its_value(written: Conversions, tmp_path: Path) -> None:
+    """Beside the bytes, which of a number in FP32 say little; packed codes have no value by themselves."""
+    out = written("nvfp4_rl").copy(tmp_path / "out")
+    name = f"{EXPERT}.down_proj.weight_scale_2"
+    (before,) = (float(weights[name]) for file in out.shards if name in (weights := load_file(file)))
+    out.change(name, lambda weights: weights[name].mul_(2))
+    said = out.finding(source=out.case.source).message
+    assert said.endswith(f": the value is {2 * before:.9g} instead of {before:.9g}")
+    codes = written("nvfp4_rl").copy(tmp_path / "codes")
+    codes.flip(f"{GATE}.weight", 5)
+    assert "the value is" not in codes.finding(source=out.case.source).message
+
+
+NORM = "model.norm.weight"
+
+
+def test_a_source_with_nan_is_reported_though_the_same_is_stored(written: Conversions, tmp_path: Path) -> None:
+    """As the converter refuses it: what a tool copied from such a source is no less wrong."""
+    out = written("mxfp8_e2e").copy(tmp_path / "out")
+    source = Written(out.case, shutil.copytree(out.case.source, tmp_path / "source"))
+    for folder in (out, source):
+        folder.change(NORM, lambda weights: weights[NORM][3].fill_(torch.nan))
+    finding = out.finding(source=source.folder)
+    assert finding.code == "P602"
+    located = source.locate(NORM)
+    assert finding.message == f"{located.file}: `{NORM}` holds 1 value that is NaN or Inf, the first nan at [3]"
 
 
 SWAPPED = {

@@ -78,7 +78,7 @@ def test_the_json_has_its_documented_shape(
         (["nowhere", "--contract", "OUT"], "there is no checkpoint `nowhere`"),
         (["CHECKPOINT", "--contract", "nowhere"], "`nowhere` is no folder that `precc compile -o` wrote"),
         (["CHECKPOINT", "--contract", "OUT", "--source", "nowhere"], "there is no checkpoint `nowhere`"),
-        (["CHECKPOINT", "--contract", "OUT", "--sample", "0"], "invalid number value"),
+        (["CHECKPOINT", "--contract", "OUT", "--sample", "0"], "argument --sample: `0` is no number from 1"),
         (["CHECKPOINT"], "--contract"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 from converter.audits import Conversions, Written
 from converter.conversions import compile_for
 from rollout import support
+from safetensors.torch import load_file, save_file
 
 from precc_converter.auditing.checkpoint import Checkpoint
 from precc_converter.auditing.configuration import configuration_findings
@@ -195,10 +196,78 @@ def test_shards_of_another_contract_are_found(written: Conversions, tmp_path: Pa
 
 
 def test_the_second_file_may_be_the_only_one(written: Conversions, tmp_path: Path) -> None:
-    """As ModelOpt has it: servers read it where `config.json` says nothing."""
+    """As ModelOpt has it, which names no contract: servers read it where `config.json` says nothing."""
     out = written("nvfp4_rl").copy(tmp_path / "out")
     out.edit("config.json", lambda shown: shown.pop("quantization_config"))
+    out.edit("hf_quant_config.json", lambda shown: shown.pop("precc_contract"))
+    forget(out)
     assert out.audit().findings == ()
+
+
+@pytest.mark.parametrize("policy", ["nvfp4_rl", "mxfp8_e2e", "mxfp8_attention_nvfp4_experts"])
+def test_the_sources_config_in_the_place_of_the_converted_one_is_found(
+    written: Conversions, tmp_path: Path, policy: str
+) -> None:
+    """Also where the second file still declares what the shards hold."""
+    out = written(policy).copy(tmp_path / "out")
+    shutil.copy(out.case.source / "config.json", out.folder)
+    finding = out.finding()
+    assert finding.code == "P610"
+    assert "config.json has no quantization_config, though " in finding.message
+    assert out.finding(source=out.case.source, sample=1) == finding
+
+
+OTHER_KEYS: dict[str, tuple[Change, str]] = {
+    "another value": (
+        lambda out: out.edit("config.json", lambda shown: shown.update(rope_theta=5.0)),
+        "`rope_theta` is 5.0, not ",
+    ),
+    "a key more": (
+        lambda out: out.edit("config.json", lambda shown: shown.update(rope_scaling={"factor": 4.0})),
+        "`rope_scaling.factor` is 4.0, not absent",
+    ),
+    "a key less": (
+        lambda out: out.edit("config.json", lambda shown: shown.pop("rope_theta")),
+        "`rope_theta` is absent, not 10000.0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_KEYS)
+def test_with_the_source_every_key_of_the_config_is_its(written: Conversions, tmp_path: Path, name: str) -> None:
+    """What decides no tensor decides answers all the same; without a source nobody can know."""
+    change, said = OTHER_KEYS[name]
+    out = with_theta(written("nvfp4_rl"), tmp_path)
+    assert out.audit(source=out.case.source, sample=1).findings == ()
+    change(out)
+    finding = out.finding(source=out.case.source, sample=1)
+    assert finding.code == "P610"
+    assert finding.message.startswith(f"config.json is not that of the source: {said}")
+
+
+def test_what_another_tool_adds_is_no_difference(written: Conversions, tmp_path: Path) -> None:
+    """Defaults written out, and what it says of itself; a value that both files have is one."""
+    out = with_theta(written("nvfp4_rl"), tmp_path)
+    forget(out)
+    out.edit("config.json", lambda shown: shown.update(use_cache=True, transformers_version="5.0"))
+    assert out.audit(source=out.case.source, sample=1).findings == ()
+    out.edit("config.json", lambda shown: shown.update(rope_theta=5.0))
+    assert "`rope_theta` is 5.0" in out.finding(source=out.case.source, sample=1).message
+
+
+def forget(out: Written) -> None:
+    """The shards as a tool writes them that knows no contract."""
+    for file in out.shards:
+        save_file(load_file(file), file, metadata={"format": "pt"})
+
+
+def with_theta(made: Written, folder: Path) -> Written:
+    """A copy, and one of its source, with a key in both configurations that decides no tensor."""
+    source = shutil.copytree(made.case.source, folder / "source")
+    out = Written(type(made.case)(source, made.case.compiled), shutil.copytree(made.folder, folder / "out"))
+    for path in (source, out.folder):
+        Written(out.case, path).edit("config.json", lambda shown: shown.update(rope_theta=10_000.0))
+    return out
 
 
 def test_a_contract_by_itself_is_enough(written: Conversions, tmp_path: Path) -> None:

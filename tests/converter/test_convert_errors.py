@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from converter.checkpoints import Weights, content, load_checkpoint, write_shards
-from converter.conversions import Case, case
+from converter.checkpoints import Weights, content
+from converter.conversions import Case, case, compile_for
+from converter.damaging import changed, first_shard
 from rollout.support import SMALL
 
 from precc.diagnostics import Diagnostic
 from precc_converter import NotConverted
 from precc_converter.conversion import destination
 from precc_converter.conversion.findings import unwritable
+from precc_converter.conversion.state import STATE
 
 GATE = "model.layers.1.mlp.experts.2.gate_proj.weight"
 INDEX = "model.safetensors.index.json"
@@ -48,14 +50,6 @@ def refused(made: Case, out: Path) -> Diagnostic:
     assert finding.help
     assert not out.exists()
     return finding
-
-
-def changed(made: Case, change: Callable[[Weights], object]) -> Case:
-    """The case with other weights in its source."""
-    weights = load_checkpoint(made.source)
-    change(weights)
-    write_shards(made.source, weights, 2)
-    return made
 
 
 Weight = Callable[[Weights], object]
@@ -99,15 +93,19 @@ def test_a_scale_that_is_no_power_of_two_is_named_where_the_source_declares_such
     assert name in finding.message
 
 
-def test_a_weight_that_is_not_quantized_may_hold_anything(copied: Case, tmp_path: Path) -> None:
-    """Bytes that are copied are nobody's business here."""
-    changed(copied, lambda weights: weights["lm_head.weight"].view(-1)[0].fill_(torch.nan))
-    written = load_checkpoint(copied.convert(tmp_path / "out"))
-    assert written["lm_head.weight"].view(-1)[0].isnan()
+@pytest.mark.parametrize("value", [torch.nan, -torch.inf])
+@pytest.mark.parametrize("name", ["lm_head.weight", "model.norm.weight"])
+def test_what_is_copied_holds_numbers_as_well(copied: Case, tmp_path: Path, name: str, value: float) -> None:
+    """As the live export has it: with the file, how many, and where the first is, found part by part."""
 
+    def change(weights: Weights) -> None:
+        weights[name].view(-1)[3] = value
+        weights[name].view(-1)[-1] = torch.nan
 
-def _shard(made: Case) -> Path:
-    return made.source / "model-00001-of-00002.safetensors"
+    finding = refused(changed(copied, change), tmp_path / "out")
+    place = [0, 3] if name == "lm_head.weight" else [3]
+    assert finding.code == "P602"
+    assert f".safetensors: `{name}` holds 2 values that are NaN or Inf, the first {value} at {place}" in finding.message
 
 
 def _cut(path: Path) -> None:
@@ -135,14 +133,17 @@ def _longer_shape(path: Path) -> None:
 
 
 FILES: dict[str, tuple[Callable[[Case], object], str]] = {
-    "a truncated shard": (lambda made: _cut(_shard(made)), "ends beyond the end of the file"),
-    "an empty shard": (lambda made: os.truncate(_shard(made), 0), "longer than the file"),
-    "a flipped bit in a header's length": (lambda made: _flip(_shard(made), 7), "longer than the file"),
-    "a flipped bit in a header": (lambda made: _flip(_shard(made), 8), "not valid JSON"),
-    "a header that lies": (lambda made: _longer_shape(_shard(made)), "another length than its shape"),
-    "a missing shard": (lambda made: _shard(made).unlink(), "model-00001-of-00002.safetensors`, which is not there"),
+    "a truncated shard": (lambda made: _cut(first_shard(made)), "ends beyond the end of the file"),
+    "an empty shard": (lambda made: os.truncate(first_shard(made), 0), "of-00002.safetensors is empty"),
+    "a flipped bit in a header's length": (lambda made: _flip(first_shard(made), 7), "longer than the file"),
+    "a flipped bit in a header": (lambda made: _flip(first_shard(made), 8), "not valid JSON"),
+    "a header that lies": (lambda made: _longer_shape(first_shard(made)), "another length than its shape"),
+    "a missing shard": (
+        lambda made: first_shard(made).unlink(),
+        "00001-of-00002.safetensors`, which is not there",
+    ),
     "the same tensor twice": (
-        lambda made: shutil.copy(_shard(made), made.source / "model-00003-of-00003.safetensors"),
+        lambda made: shutil.copy(first_shard(made), made.source / "model-00003-of-00003.safetensors"),
         "also stands in model-00001-of-00002.safetensors",
     ),
     "no weights": (lambda made: [path.unlink() for path in made.source.glob("*.safetensors")], "no safetensors files"),
@@ -151,8 +152,8 @@ FILES: dict[str, tuple[Callable[[Case], object], str]] = {
     "a broken index": (lambda made: (made.source / INDEX).write_text("[]"), "holds no JSON object"),
     "an index of nothing": (lambda made: (made.source / INDEX).write_text('{"weight_map": {"a": 1}}'), "is no index"),
     "an index that is a folder": (lambda made: _instead(made.source / INDEX, Path.mkdir), "is a folder, no file"),
-    "a shard that is a folder": (lambda made: _instead(_shard(made), Path.mkdir), "Is a directory"),
-    "a shard that is a pipe": (lambda made: _instead(_shard(made), os.mkfifo), "is a named pipe, no file"),
+    "a shard that is a folder": (lambda made: _instead(first_shard(made), Path.mkdir), "Is a directory"),
+    "a shard that is a pipe": (lambda made: _instead(first_shard(made), os.mkfifo), "is a named pipe, no file"),
     "a configuration that is a pipe": (
         lambda made: _instead(made.source / "config.json", os.mkfifo),
         "is a named pipe, no file",
@@ -221,7 +222,7 @@ def test_an_index_that_leaves_its_folder_is_called_that(copied: Case, tmp_path: 
 NO_SOURCES: dict[str, tuple[Callable[[Case], Path], str]] = {
     "nothing": (lambda made: made.source / "nosuch", "nosuch is missing"),
     "another file": (lambda made: made.source / "config.json", "config.json is no safetensors file"),
-    "one shard of several": (_shard, "lacks"),
+    "one shard of several": (first_shard, "lacks"),
 }
 
 
@@ -272,11 +273,30 @@ def test_source_and_destination_may_not_lie_in_one_another(copied: Case, tmp_pat
 
 
 def test_a_folder_with_files_in_it_is_refused_and_kept(original: Case, tmp_path: Path) -> None:
-    """Nothing of somebody else's is overwritten, a finished conversion included."""
+    """Nothing of somebody else's is overwritten, weights that precc did not write included."""
+    (tmp_path / "out").mkdir()
+    before = {"config.json": b"{}", "model.safetensors": (original.source / first_shard(original).name).read_bytes()}
+    for name, data in before.items():
+        (tmp_path / "out" / name).write_bytes(data)
+    with pytest.raises(NotConverted, match=r"P605.*not empty: it holds `config.json`, and no unfinished conversion"):
+        original.convert(tmp_path / "out")
+    assert content(tmp_path / "out") == before
+
+
+def test_a_finished_conversion_is_called_that_and_kept(original: Case, tmp_path: Path) -> None:
+    """For the same contract with how to make sure of it, for another one with which it is."""
     out = original.convert(tmp_path / "out")
     before = content(out)
-    with pytest.raises(NotConverted, match=r"P605.*not empty: it holds `config.json`"):
+    with pytest.raises(NotConverted) as refusal:
         original.convert(out)
+    (finding,) = refusal.value.findings
+    mine = original.contract.digest[:12]
+    assert (finding.code, finding.message) == ("P605", f"{out} is already finished for this contract, {mine}")
+    assert "`precc audit --source`" in str(finding.help)
+    other = Case(original.source, compile_for(original.source, "mxfp8_e2e", tmp_path / "compiled"))
+    said = f"P605.*is the finished conversion for another contract, {mine}; this is {other.contract.digest[:12]}"
+    with pytest.raises(NotConverted, match=said):
+        other.convert(out)
     assert content(out) == before
 
 
@@ -324,11 +344,11 @@ def test_two_conversions_do_not_write_into_one_folder(original: Case, tmp_path: 
     """The second is refused while the first holds the folder."""
     out = tmp_path / "out"
     out.mkdir()
-    with (out / destination.STATE).open("w") as state:
+    with (out / STATE).open("w") as state:
         fcntl.flock(state, fcntl.LOCK_EX)
         with pytest.raises(NotConverted, match=r"P605.*another conversion is writing"):
             original.convert(out)
-        (out / destination.STATE).unlink()
+        (out / STATE).unlink()
     original.convert(out)
 
 
@@ -341,36 +361,3 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     finding = refused(original, tmp_path / "out")
     assert finding.code == "P606"
     assert "1,000,000 free" in finding.message
-
-
-@pytest.fixture
-def unfinished(copied: Case, tmp_path: Path) -> Path:
-    """A folder in which a conversion stopped after its first shards."""
-    out = tmp_path / "out"
-    changed(copied, lambda weights: weights["model.layers.2.mlp.experts.0.up_proj.weight"].fill_(torch.inf))
-    with pytest.raises(NotConverted, match=r"P602"):
-        copied.convert(out, max_shard_size=300_000)
-    return out
-
-
-def test_an_unfinished_folder_looks_unfinished(unfinished: Path) -> None:
-    """Whole shards and the mark; no configuration, no index, nothing half-written."""
-    found = {path.name for path in unfinished.iterdir()}
-    assert destination.STATE in found
-    assert found - {destination.STATE} == {path.name for path in unfinished.glob("*.safetensors")}
-    assert len(found) > 2
-
-
-def test_an_unfinished_folder_is_not_gone_on_with_in_another_way(copied: Case, unfinished: Path) -> None:
-    """Other shard size, other source: the files would not belong together."""
-    with pytest.raises(NotConverted, match=r"P605.*max_shard_size is 300000, not 5000000000"):
-        copied.convert(unfinished)
-    changed(copied, lambda weights: weights["model.layers.2.mlp.experts.0.up_proj.weight"].fill_(1))
-    with pytest.raises(NotConverted, match=r"P605.*its source is"):
-        copied.convert(unfinished, max_shard_size=300_000)
-
-
-def test_an_unfinished_folder_is_no_source(copied: Case, unfinished: Path, tmp_path: Path) -> None:
-    """It is refused by its mark, not by what is missing."""
-    with pytest.raises(NotConverted, match=r"P605.*itself an unfinished conversion"):
-        Case(unfinished, copied.compiled).convert(tmp_path / "other")

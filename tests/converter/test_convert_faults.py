@@ -24,7 +24,7 @@ from rollout.support import SMALL
 
 from precc_converter import NotConverted, convert
 from precc_converter.conversion.crew import Crew, processes
-from precc_converter.conversion.destination import STATE
+from precc_converter.conversion.state import STATE
 
 pytestmark = pytest.mark.slow
 
@@ -296,16 +296,21 @@ STOPS: dict[str, tuple[Callable[[int], None], int]] = {
 
 
 @pytest.mark.parametrize("name", STOPS)
-def test_a_stopped_conversion_ends_quietly_and_goes_on(
+def test_a_stopped_conversion_says_so_in_a_line_and_goes_on(
     made: Case, right: dict[str, bytes], tmp_path: Path, name: str
 ) -> None:
-    """Not a word, no half-written file, no process and no semaphore left behind."""
+    """What is kept, and no half-written file, no process and no semaphore left behind."""
     out = tmp_path / "out"
     stop, status = STOPS[name]
     process = _begin(made, out, stderr=subprocess.PIPE, start_new_session=True)
     stop(process.pid)
-    assert process.communicate() == (None, b"")
+    _, said = process.communicate()
     assert process.returncode == status
+    finished = len([*out.glob("*.safetensors")])
+    shards = sum(name.endswith(".safetensors") for name in right)
+    kept = f"interrupted: {finished} of {shards} shards are finished and kept, the same command goes on"
+    nothing = "interrupted before a shard was finished: the same command begins again"
+    assert said.decode() == f"precc: {kept if finished else nothing}\n"
     assert not list(out.glob(".*.partial"))
     assert content(made.convert(out, max_shard_size=SHARD)) == right
 

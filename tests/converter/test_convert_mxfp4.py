@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from converter.conversions import Case, case
 from converter.models import config_of
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from precc_converter import NotConverted
+from precc_converter import NotConverted, audit
 
 CONFIG = {**config_of("gpt_oss"), "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": []}}
 SQUARE = {**CONFIG, "intermediate_size": CONFIG["hidden_size"]}
@@ -33,6 +34,17 @@ def test_experts_become_what_transformers_makes_of_them(config: dict[str, object
             wanted[own] = convert_moe_packed_tensors(before[name], before[f"{own}_scales"])
     assert len(wanted) == len(before) - 2 * config["num_hidden_layers"]
     assert stored_bytes(found) == stored_bytes(wanted)
+
+
+def test_experts_that_the_contract_leaves_in_mxfp4_keep_their_bytes(tmp_path: Path) -> None:
+    """Stacked, with the server's own method for them; the checkpoint's `config.json` names the contract."""
+    policy = "targets: sglang, converter\n@routed_experts: weight mxfp4, train bf16\n"
+    made = case(tmp_path / "case", CONFIG, policy)
+    out = made.convert(tmp_path / "out")
+    assert stored_bytes(load_checkpoint(out)) == stored_bytes(load_checkpoint(made.source))
+    quantization = json.loads((out / "config.json").read_text())["quantization_config"]
+    assert (quantization["quant_method"], quantization["precc_contract"]) == ("mxfp4", made.contract.digest)
+    assert audit(out, made.compiled, source=made.source).findings == ()
 
 
 def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:

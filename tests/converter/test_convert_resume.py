@@ -18,9 +18,10 @@ from safetensors import safe_open
 from precc_converter import NotConverted, convert
 from precc_converter.conversion import flow
 from precc_converter.conversion.crew import Crew
-from precc_converter.conversion.destination import STATE, Destination
+from precc_converter.conversion.destination import Destination
 from precc_converter.conversion.flow import Conversion
 from precc_converter.conversion.piece import Done
+from precc_converter.conversion.state import STATE
 
 SIZE = 600_000
 """Bytes a shard: half a dozen of them."""

@@ -80,6 +80,60 @@ def test_what_cannot_be_meant_is_a_usage_error(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (("--workers", "0"), "argument --workers: `0` is no number from 1"),
+        (("--workers", "-3"), "argument --workers: `-3` is no number from 1"),
+        (("--max-shard-size", "much"), "argument --max-shard-size: `much` is no size from 1 byte: 5GB, 500MB"),
+    ],
+)
+def test_a_value_out_of_range_is_told_with_the_range(
+    made: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+) -> None:
+    """Which is in the help, too."""
+    assert run(made, tmp_path / "out", *options) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("contract", ["nowhere", "SOURCE", "SOURCE/tokenizer.json.gz"])
+def test_both_verbs_take_no_contract_for_a_mistake_on_the_command_line(
+    made: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str], contract: str
+) -> None:
+    """The same status, and the same words."""
+    wrong = contract.replace("SOURCE", str(made.source))
+    said = []
+    for command in (["convert", str(made.source), str(tmp_path / "out")], ["audit", str(made.source)]):
+        assert main([*command, "--contract", wrong]) == 2
+        said.append(capsys.readouterr().err.replace("convert", "audit"))
+    assert f"`{wrong}` is no folder that `precc compile -o` wrote, and no contract.json" in said[0]
+    assert said[0] == said[1]
+
+
+def test_an_edited_contract_is_told_once_what_to_do(
+    made: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By both verbs."""
+    text = (made.compiled / "contract.json").read_text().replace("nvfp4", "mxfp8")
+    (tmp_path / "contract.json").write_text(text)
+    for command in (["convert", str(made.source), str(tmp_path / "out")], ["audit", str(made.source)]):
+        assert main([*command, "--contract", str(tmp_path)]) == 1
+        assert capsys.readouterr().err.count("compile the policy again") == 1
+
+
+def test_the_finished_folder_given_again_is_called_finished(
+    made: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With status 1, as the help says; nothing in it changes."""
+    out = tmp_path / "out"
+    run(made, out)
+    before = content(out)
+    capsys.readouterr()
+    assert run(made, out) == 1
+    assert f"error[P605]: {out} is already finished for this contract" in capsys.readouterr().err
+    assert content(out) == before
+
+
 class Terminal(io.StringIO):
     """A stream that is a terminal."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from converter.live import POLICIES, contract, converted, in_megatron, spelled_either_way, stored, weights
+from converter.live import POLICIES, contract, converted, in_megatron, opened, spelled_either_way, stored, weights
 from converter.models import CONFIGS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -78,7 +78,7 @@ def test_a_group_leaves_when_its_last_tensor_comes() -> None:
     made = contract("mixed", "qwen3_moe")
     expert = "model.layers.1.mlp.experts.2"
     tensors = weights(made)
-    session = LiveExporter(made).session(step=0)
+    session = opened(made)
     assert list(session.add({f"{expert}.gate_proj.weight": tensors[f"{expert}.gate_proj.weight"]})) == []
     assert (session.open_groups, session.open_bytes) == (1, 128 * 128 * 2)
     both = [name for name, _ in session.add({f"{expert}.up_proj.weight": tensors[f"{expert}.up_proj.weight"]})]
@@ -93,7 +93,7 @@ def test_what_the_server_joins_within_one_call_leaves_together() -> None:
     made = contract("mixed", "deepseek_v3")
     tensors = in_megatron(made.model, weights(made))
     query, key_value = (f"decoder.layers.1.self_attention.linear_{part}_down_proj.weight" for part in ("q", "kv"))
-    session = LiveExporter(made).session(step=0)
+    session = opened(made)
     assert list(session.batches({query: tensors[query]}, max_bytes=1)) == []
     (batch,) = session.batches({key_value: tensors[key_value]}, max_bytes=1)
     stored_parts = [name.removeprefix("model.layers.1.self_attn.") for name, _ in batch]
@@ -120,7 +120,7 @@ def test_batches_are_as_large_as_they_may_be_and_end_with_a_group(most: int) -> 
 def batched(most: int) -> list[list[tuple[str, Tensor]]]:
     """A whole export in batches."""
     made = contract("mixed", "qwen3_moe")
-    return list(LiveExporter(made).session(step=0).batches(in_megatron(made.model, weights(made)), most))
+    return list(opened(made).batches(in_megatron(made.model, weights(made)), most))
 
 
 def size_of(batch: Sequence[tuple[str, Tensor]]) -> int:
@@ -131,7 +131,7 @@ def size_of(batch: Sequence[tuple[str, Tensor]]) -> int:
 def test_groups_that_never_wait_are_never_held() -> None:
     """In Megatron's order nothing waits: each parameter is whole."""
     made = contract("mixed", "qwen3_moe")
-    session = LiveExporter(made).session(step=0)
+    session = opened(made)
     for name, tensor in in_megatron(made.model, weights(made)).items():
         list(session.add([(name, tensor)]))
         assert session.open_groups == 0
@@ -159,7 +159,7 @@ def test_norms_stored_in_fp32_are_taken_in_bf16() -> None:
     made = contract("mixed", "deepseek_v32")
     name = "model.layers.0.input_layernorm.weight"
     rounded = weights(made)[name].to(torch.bfloat16)
-    session = LiveExporter(made).session(step=0)
+    session = opened(made)
     ((_, tensor),) = session.add({name: rounded})
     assert tensor.dtype == torch.float32
     assert torch.equal(tensor, rounded.float())

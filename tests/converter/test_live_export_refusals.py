@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from converter.live import contract, in_megatron, weights
+from converter.live import contract, in_megatron, opened, weights
 from torch import Tensor
 
-from precc_converter import LiveExporter
+import precc_converter
+from precc.contract.serial import ContractError
+from precc_converter import LiveExporter, live
 from precc_converter.live import (
     CameTwice,
     MissingTensors,
@@ -26,9 +28,9 @@ GATE = "model.layers.1.mlp.experts.2.gate_proj.weight"
 FC1 = "decoder.layers.1.mlp.experts.linear_fc1.weight2"
 
 
-def refused(bucket: Mapping[Any, Any]) -> str:
+def refused(bucket: Any) -> str:
     """What a session says of a bucket, and that it is over then."""
-    session = LiveExporter(contract("mixed", "qwen3_moe")).session(step=0)
+    session = opened(contract("mixed", "qwen3_moe"))
     with pytest.raises((UnknownName, WrongShape, WrongTensor, CameTwice, NotFiniteTensor)) as refusal:
         list(session.add(bucket))
     with pytest.raises(SessionFailed, match="this session is over"):
@@ -56,7 +58,10 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
 def test_another_shape_is_refused() -> None:
     """A shard that was not gathered, on either side."""
     assert refused({GATE: torch.zeros(64, 128, dtype=torch.bfloat16)}) == (
-        f"`{GATE}` has shape [64, 128], in this model [128, 128]"
+        f"`{GATE}` has shape [64, 128], in this model [128, 128]; gather its shards first"
+    )
+    assert "[136, 128], in this model [128, 128]; leave out the rows that only pad it" in refused(
+        {"lm_head.weight": torch.zeros(136, 128, dtype=torch.bfloat16)}
     )
     assert "has shape [128, 128], in this model [256, 128]; gather its shards first" in refused(
         {FC1: torch.zeros(128, 128, dtype=torch.bfloat16)}
@@ -112,6 +117,54 @@ def test_a_wrapped_tensor_is_refused() -> None:
 def test_what_is_no_weight_under_a_name_is_refused(name: object, tensor: object, said: str) -> None:
     """Before any of it is looked at."""
     assert refused({name: tensor}).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "bucket, said",
+    [
+        (5, "a int came, where tensors come by name: a mapping, or an iterable of pairs of name and tensor"),
+        ("abc", "a str came, where tensors come by name"),
+        (None, "a NoneType came, where tensors come by name"),
+        ([GATE], "a str came for a pair, where tensors come by name"),
+        ([torch.zeros(2)], "a Tensor came for a pair, where tensors come by name"),
+    ],
+)
+def test_what_is_no_bucket_is_refused(bucket: object, said: str) -> None:
+    """As every other refusal, by what it is and what it should be."""
+    assert refused(bucket).startswith(said)
+
+
+@pytest.mark.parametrize("step", ["x", -1, None, 1.5, True])
+def test_a_step_is_a_number(step: Any) -> None:
+    """It is written in the log, and shown by the server."""
+    with pytest.raises(ValueError, match=f"step is {step!r}: give the number of the trainer's step, from 0"):
+        LiveExporter(contract("mixed", "qwen3_moe")).session(step=step)
+
+
+def test_a_contract_that_is_not_there_is_told_with_what_to_give(tmp_path: Path) -> None:
+    """As a contract that cannot be read."""
+    said = f"there is no contract at {tmp_path / 'nope'}: No such file or directory; give a Contract, the folder"
+    with pytest.raises(ContractError, match=said):
+        LiveExporter(tmp_path / "nope")
+
+
+@pytest.mark.parametrize("take", ["add", "batches"])
+def test_nothing_is_taken_outside_with(take: str) -> None:
+    """Nobody would check that everything came."""
+    session = LiveExporter(contract("mixed", "qwen3_moe")).session(step=0)
+    with pytest.raises(SessionFailed, match="was not entered, and would never be checked: open it by `with`"):
+        list(session.add({}) if take == "add" else session.batches({}, 1))
+
+
+def test_what_is_refused_can_be_caught_by_the_packages_names() -> None:
+    """Those that the page of the live export lists."""
+    page = (Path(__file__).parents[2] / "docs" / "live-export.md").read_text(encoding="utf-8")
+    listed = page[page.index("## What is refused") : page.index("## Evidence")]
+    names = set(re.findall(r"`([A-Z]\w+)`", listed)) - {"LiveExporter", "DTensor", "QuantizedTensor"}
+    assert names >= {"UnknownName", "WrongShape", "SessionFailed"}
+    for name in names - {"ValueError"}:
+        assert getattr(precc_converter, name) is getattr(live, name)
+        assert name in precc_converter.__all__
 
 
 def test_what_never_came_is_named_at_the_end() -> None:

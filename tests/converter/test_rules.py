@@ -34,8 +34,8 @@ def _weights(weight: Quantization, operand: Quantization = BF16) -> Callable[[En
     return lambda entry: replace(entry, decision=Decision(weight, operand))
 
 
-def _stored(dtype: str, block: tuple[int, int] | None) -> Callable[[Entry], Entry]:
-    return lambda entry: replace(entry, tensor=replace(entry.tensor, form=Form(dtype, block)))
+def _stored(dtype: str, block: tuple[int, int] | None, *words: str) -> Callable[[Entry], Entry]:
+    return lambda entry: replace(entry, tensor=replace(entry.tensor, form=Form(dtype, block, words)))
 
 
 REFUSED: dict[str, tuple[Callable[[Entry], Entry], str]] = {
@@ -49,9 +49,12 @@ REFUSED: dict[str, tuple[Callable[[Entry], Entry], str]] = {
         lambda entry: replace(entry, tensor=replace(entry.tensor, parameter="")),
         "parameter that is not named `weight`",
     ),
-    "a source in four bits": (_stored("int4", (1, 32)), "cannot read weights stored as int4 in 1×32 blocks"),
+    "a source packed by GPTQ": (
+        _stored("int4", (1, 128), "qweight", "qzeros", "scales", "g_idx"),
+        "cannot read weights stored as int4 in 1×128 blocks, as `qweight`, `qzeros`, `scales` and `g_idx`",
+    ),
     "a source in other blocks": (_stored("fp8", (1, 32)), "cannot read weights stored as fp8 in 1×32 blocks"),
-    "a source in one block": (_stored("fp8", None), "cannot read weights stored as fp8"),
+    "a source that ends within a group": (_stored("int4", (1, 640)), "cannot read weights stored as int4"),
 }
 
 

@@ -15,6 +15,7 @@ from converter.models import CONFIGS, model
 from precc_converter.trainer import Spelling, TrainerNames, first_layer
 
 PARAMETERS = Path(__file__).with_name("megatron_parameters.py")
+DELTA_NET_PROGRAM = Path(__file__).with_name("megatron_delta_net.py")
 FORWARD_PROGRAM = Path(__file__).with_name("megatron_forward.py")
 
 
@@ -89,6 +90,27 @@ MODELS: dict[str, tuple[str, dict[str, Any], Spelling]] = {
         },
         Spelling(),
     ),
+    "gated delta nets, gated attention, a gated shared expert": (
+        "qwen3_next",
+        {
+            **DENSE_THEN_ROUTED,
+            **GROUPED,
+            "moe_layer_freq": [1, 1],
+            "moe_shared_expert_intermediate_size": 128,
+            "moe_shared_expert_gate": True,
+            "attention_output_gate": True,
+            "layernorm_zero_centered_gamma": True,
+            "perform_initialization": False,
+            "experimental_attention_variant": "gated_delta_net",
+            "linear_attention_freq": 2,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 32,
+            "linear_value_head_dim": 16,
+            "linear_conv_kernel_dim": 4,
+        },
+        Spelling(),
+    ),
 }
 
 _DENSE: dict[str, Any] = {
@@ -160,6 +182,22 @@ def test_both_sides_compute_the_same_with_the_mapped_weights(family: str, logits
     A row of another head, or gate for up, would change every logit; both compute in FP32 and differ by rounding only.
     """
     found = logits[family]
+    assert found["largest"] > 1
+    assert found["difference"] < 1e-4 * found["largest"]
+
+
+@pytest.fixture(scope="module")
+def delta_nets() -> dict[str, Any]:
+    """The largest output of a gated delta net of each family, and how far both sides differ."""
+    answers: dict[str, Any] = run(DELTA_NET_PROGRAM, [])
+    return answers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["qwen3_next", "qwen3_5"])
+def test_a_gated_delta_net_computes_the_same_with_the_mapped_weights(family: str, delta_nets: dict[str, Any]) -> None:
+    """Megatron's own module and that of transformers, with random weights that went through the names."""
+    found = delta_nets[family]
     assert found["largest"] > 1
     assert found["difference"] < 1e-4 * found["largest"]
 

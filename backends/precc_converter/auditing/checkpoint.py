@@ -17,10 +17,10 @@ from precc.graph.shards import is_beside
 from precc_converter.auditing.faults import INDEX, MISSING_OR_EXTRA, UNREADABLE, Fault, Faults
 from precc_converter.auditing.names import counted
 from precc_converter.conversion.configuration import DIGEST
-from precc_converter.conversion.destination import STATE
 from precc_converter.conversion.findings import NotConverted
 from precc_converter.conversion.objects import BESIDE, FETCH, OUTSIDE, shards_listed
 from precc_converter.conversion.objects import read_object as read
+from precc_converter.conversion.state import STATE
 
 _REBUILD = "write the index anew from the headers: servers that follow it read the wrong file, or none"
 _NUMBERED = re.compile(r"(?P<stem>.+)-(?P<at>\d+)-of-(?P<count>\d+)\.safetensors")

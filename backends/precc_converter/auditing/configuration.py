@@ -45,10 +45,23 @@ def configuration_findings(checkpoint: Checkpoint, contract: Contract, compiled:
     if read.model is not None:
         yield from filter(None, [other_model(read.model, Path(CONFIG), contract)])
     yield from _digests(checkpoint, read, contract)
-    if read.declared:
-        for file, config in read.declared.items():
-            yield from _one(file, config, read, contract)
-    elif read.model is not None and any(entry.decision.weight.is_quantized for entry in contract.entries):
+    yield from _undeclared(checkpoint, read, contract)
+    for file, config in read.declared.items():
+        yield from _one(file, config, read, contract)
+
+
+def _undeclared(checkpoint: Checkpoint, read: Configurations, contract: Contract) -> Iterator[Diagnostic]:
+    """A `config.json` that says nothing of quantized weights. `hf_quant_config.json` may be the only file that does,
+    as ModelOpt has it; beside the shards of a conversion the other one was taken from elsewhere."""
+    quantized = any(entry.decision.weight.is_quantized for entry in contract.entries)
+    if read.model is None or CONFIG in read.declared or not quantized:
+        return
+    ours = [file for file, config in read.declared.items() if DIGEST in config]
+    ours += [file for files in checkpoint.digests.values() for file in files]
+    if ours:
+        what = f"{CONFIG} has no quantization_config, though {ours[0]} is of a conversion: it is the source's, or older"
+        yield error(CONFIGURATION, what, help=_HELP)
+    elif not read.declared:
         what = f"{CONFIG} has no quantization_config: a server would take the weights for unquantized"
         yield error(CONFIGURATION, what, help=_HELP)
 
@@ -151,12 +164,13 @@ def _edited(file: str, config: Config, compiled: Config) -> Iterator[Diagnostic]
 def _difference(key: str, found: Any, wanted: Any) -> str:
     if isinstance(found, list) and isinstance(wanted, list) and all(isinstance(one, str) for one in found + wanted):
         words = [("lacks", [one for one in wanted if one not in found]), ("has", [o for o in found if o not in wanted])]
-        said = [f"{verb} {_short(ones)}" for verb, ones in words if ones]
+        said = [f"{verb} {short(ones)}" for verb, ones in words if ones]
         return f"`{key}` {' and '.join(said) or 'is in another order'}"
-    return f"`{key}` is {_short(found)}, not {_short(wanted)}"
+    return f"`{key}` is {short(found)}, not {short(wanted)}"
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value of a JSON file as a finding shows it."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 120 else f"{text[:119]}…"
 

@@ -21,6 +21,7 @@ from precc.graph.headers import Located
 from precc_converter.auditing.checkpoint import open_checkpoint, unfinished
 from precc_converter.auditing.configuration import configuration_findings
 from precc_converter.auditing.faults import COMPILED
+from precc_converter.auditing.origin import source_findings
 from precc_converter.auditing.outer import compare_outer_scales
 from precc_converter.auditing.promises import promises_of
 from precc_converter.auditing.stored import compare_headers
@@ -83,6 +84,7 @@ def audit(
     findings = [*found.findings, *compared.faults.findings(), *outer.findings()]
     findings += found.index_faults(compared.right)
     findings += configuration_findings(found, decided, folder)
+    findings += source_findings(found, _folder(Path(source))) if source is not None else ()
     apart = outer.names
     right = {name: located for name, located in compared.right.items() if name not in apart}
     if source is None and sample is None:
@@ -103,7 +105,12 @@ def _contract(compiled: Path) -> tuple[Contract, Path]:
         raise NotConverted(*refusal.findings) from None
     except (ContractError, UnicodeDecodeError, RecursionError) as problem:
         raise stop(COMPILED, str(problem), "compile the policy again") from None
-    return contract, compiled if compiled.is_dir() else compiled.parent
+    return contract, _folder(compiled)
+
+
+def _folder(path: Path) -> Path:
+    """The folder that a path names, or that its file is in."""
+    return path if path.is_dir() else path.parent
 
 
 def _look(

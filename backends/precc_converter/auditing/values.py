@@ -20,6 +20,7 @@ from precc_converter.auditing.faults import IMPOSSIBLE, OTHER_BYTES, UNREADABLE,
 from precc_converter.auditing.names import counted
 from precc_converter.conversion.files import Files
 from precc_converter.conversion.findings import NotConverted, WrongValues
+from precc_converter.conversion.finite import check_kept
 from precc_converter.conversion.group import DTYPES, outputs_of
 from precc_converter.conversion.units import Member, Unit
 from precc_converter.written import STORED_NAMES
@@ -43,7 +44,8 @@ class Task:
 class Difference:
     """A tensor whose bytes are others: the first of them, how many, and digests of what is stored and what should be.
 
-    `kind` is its format and the last word of its name.
+    `kind` is its format and the last word of its name, `values` what is stored and what should be where that byte
+    stands; none where bytes are no numbers by themselves.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Difference:
     at: int
     found: int
     made: int
+    values: tuple[float, float] | None
     count: int
     size: int
     stored: str
@@ -115,7 +118,9 @@ def difference_findings(differences: list[Difference]) -> Iterator[Diagnostic]:
 
 
 def _compare(unit: Unit, task: Task, files: Files, looked: Looked) -> None:
-    made = outputs_of(unit, {name: _typed(files, task.sources[name]) for name in unit.source_names})
+    sources = {name: _typed(files, task.sources[name]) for name in unit.source_names}
+    check_kept(unit, sources)
+    made = outputs_of(unit, sources)
     formats = {name: member.made.weight.format for member in unit.members for name, _ in member.outputs}
     for name, tensor in made.items():
         if name in task.stored:
@@ -138,11 +143,19 @@ def _difference(name: str, form: str, files: Files, located: Located, made: Tens
         at=first,
         found=int(found[first]),
         made=int(wanted[first]),
+        values=_values(stored, made, first // made.itemsize),
         count=len(apart),
         size=len(wanted),
         stored=_digest(found),
         wanted=_digest(wanted),
     )
+
+
+def _values(stored: Tensor, made: Tensor, at: int) -> tuple[float, float] | None:
+    """The numbers at a place of both, counted in elements; None for codes that are packed."""
+    if not made.is_floating_point() or stored.numel() != made.numel():
+        return None
+    return float(stored.reshape(-1)[at]), float(made.reshape(-1)[at])
 
 
 _SOURCE = "convert the source again, or give the source that it was made of"
@@ -153,9 +166,15 @@ def _different(one: Difference) -> Diagnostic:
     first = "the first at" if one.count > 1 else "at"
     message = (
         f"{one.file.name}: `{one.name}` is not what the source becomes: {bytes_}, {first} offset {one.at:,} of the "
-        f"tensor, {one.found:#04x} instead of {one.made:#04x}"
+        f"tensor, {_instead(one)}"
     )
     return error(OTHER_BYTES, message, help=_SOURCE)
+
+
+def _instead(one: Difference) -> str:
+    """The first bytes that differ, and the values that they belong to."""
+    values = "" if one.values is None else ": the value is {:.9g} instead of {:.9g}".format(*one.values)
+    return f"{one.found:#04x} instead of {one.made:#04x}{values}"
 
 
 def _many(kind: str, ones: list[Difference]) -> Diagnostic:
@@ -163,7 +182,7 @@ def _many(kind: str, ones: list[Difference]) -> Diagnostic:
     message = (
         f"{kind} tensors are not what the source becomes: {counted([one.name for one in ones])}, {count:,} of "
         f"{sum(one.size for one in ones):,} bytes; the first at offset {first.at:,} of `{first.name}`, "
-        f"{first.found:#04x} instead of {first.made:#04x}"
+        f"{_instead(first)}"
     )
     return error(
         OTHER_BYTES, message, help=f"{_SOURCE}: many differ, so it may be of other weights or another quantizer"

@@ -11,7 +11,7 @@ from typing import Any
 from precc.contract import Contract
 from precc_converter.conversion.findings import NO_CONFIGURATION, UNREADABLE, NotConverted, stop
 from precc_converter.conversion.objects import obstacle, read_object, read_object_or_null
-from precc_converter.described import QUANTIZATION, other_model
+from precc_converter.described import other_model, without_quantization
 from precc_converter.plan import plan_of
 
 CONFIG = "config.json"
@@ -35,7 +35,7 @@ def configuration_files(source: Path, compiled: Path, contract: Contract) -> dic
     problem = other_model(shown, source / CONFIG, contract)
     if problem is not None:
         raise NotConverted(problem)
-    config = {key: value for key, value in shown.items() if key not in QUANTIZATION}
+    config = without_quantization(shown)
     quantization, legacy = _served(compiled, contract) if contract.wants("sglang") else (_planned(contract), None)
     if quantization is not None:
         config["quantization_config"] = {**quantization, DIGEST: contract.digest}

@@ -8,7 +8,6 @@ are whole; `config.json`, without which nothing takes the folder for a model, co
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
 import shutil
@@ -21,8 +20,8 @@ from precc_converter.conversion.checksum import BLANK, with_checksum
 from precc_converter.conversion.findings import DESTINATION, NO_ROOM, UNREADABLE, NotConverted, stop, unwritable
 from precc_converter.conversion.layout import Shard
 from precc_converter.conversion.piece import COPY_BYTES, READ_AGAIN, sync_folder
+from precc_converter.conversion.state import STATE, contract_of, first_difference, state_text
 
-STATE = ".precc-conversion"
 PARTIAL = ".partial"
 MARGIN = 1 << 20
 """Bytes for what is small: configuration, index, the folder itself."""
@@ -145,24 +144,24 @@ def claimed(folder: Path, facts: Mapping[str, object], shards: Sequence[Shard]) 
     try:
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        handle = _lock(folder)
+        handle = _lock(folder, facts)
     except OSError as problem:
         raise unwritable(folder, problem) from None
     try:
         _check_state(folder, handle, facts)
         _sweep(folder)
-        yield Destination(folder, _state(facts), handle, shards)
+        yield Destination(folder, state_text(facts), handle, shards)
     finally:
         _release(folder, handle, made)
 
 
-def _lock(folder: Path) -> int:
+def _lock(folder: Path, facts: Mapping[str, object]) -> int:
     """The handle of the mark, locked. Raises NotConverted, OSError."""
     path = folder / STATE
     if not path.exists():
         inside = sorted(os.listdir(folder))
         if inside:
-            raise _occupied(folder, inside[0])
+            raise _occupied(folder, inside, facts)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,38 +177,25 @@ def _lock(folder: Path) -> int:
     return handle
 
 
-def _occupied(folder: Path, name: str) -> NotConverted:
-    return stop(
-        DESTINATION,
-        f"{folder} is not empty: it holds `{name}`, and no unfinished conversion",
-        "name a new or an empty folder",
-    )
+def _occupied(folder: Path, inside: Sequence[str], facts: Mapping[str, object]) -> NotConverted:
+    made, wanted = contract_of(folder, inside), str(facts["contract"])
+    if made is None:
+        what = f"{folder} is not empty: it holds `{inside[0]}`, and no unfinished conversion"
+        return stop(DESTINATION, what, "name a new or an empty folder")
+    if made != wanted:
+        what = f"{folder} is the finished conversion for another contract, {made[:12]}; this is {wanted[:12]}"
+        return stop(DESTINATION, what, "name a new or an empty folder: what is finished is never overwritten")
+    what = f"{folder} is already finished for this contract, {wanted[:12]}"
+    help = "`precc audit --source` says whether it is of this source; to convert again, name a new or an empty folder"
+    return stop(DESTINATION, what, help)
 
 
 def _check_state(folder: Path, handle: int, facts: Mapping[str, object]) -> None:
     """An unfinished conversion goes on only if it would make the same bytes."""
     text = os.pread(handle, os.fstat(handle).st_size, 0).decode(errors="replace")
-    if text != _state(facts) and _shards_in(folder):
-        raise stop(
-            DESTINATION,
-            f"{folder} holds an unfinished conversion of something else: {_first_difference(text, facts)}",
-            "run that one to its end, or remove the folder",
-        )
-
-
-def _state(facts: Mapping[str, object]) -> str:
-    return json.dumps({"note": _NOTE, **facts}, indent=1) + "\n"
-
-
-_NOTE = "This folder is unfinished: run the same conversion again to go on, or remove it."
-
-
-def _first_difference(text: str, facts: Mapping[str, object]) -> str:
-    try:
-        held = json.loads(text)
-        return next(f"its {key} is {held.get(key)}, not {fact}" for key, fact in facts.items() if held.get(key) != fact)
-    except (ValueError, AttributeError, StopIteration):
-        return f"{STATE} is not readable"
+    if text != state_text(facts) and _shards_in(folder):
+        what, help = first_difference(text, facts)
+        raise stop(DESTINATION, f"{folder} holds an unfinished conversion of something else: {what}", help)
 
 
 def _shards_in(folder: Path) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from errno import EACCES, EDQUOT, EEXIST, EFBIG, ENAMETOOLONG, ENOSPC, ENOTDIR, EPERM, EROFS
 
 from precc.diagnostics import Diagnostic, error
+from precc.records import replace
 
 UNLIKE = "P601"
 NOT_FINITE = "P602"

@@ -24,12 +24,13 @@ from precc.contract.serial import ContractError
 from precc.graph.shards import INDEX
 from precc_converter.conversion.configuration import configuration_files, other_files
 from precc_converter.conversion.crew import Crew, processes
-from precc_converter.conversion.destination import STATE, Destination, claimed
+from precc_converter.conversion.destination import Destination, claimed
 from precc_converter.conversion.findings import DESTINATION, NO_CONFIGURATION, NotConverted, stop
 from precc_converter.conversion.layout import Shard, index_of, shards_of
 from precc_converter.conversion.piece import Done
 from precc_converter.conversion.shards import check_shards, write_shards
 from precc_converter.conversion.source import Source, open_source
+from precc_converter.conversion.state import STATE
 from precc_converter.conversion.units import units_of
 from precc_converter.plan import PLAN_PATH, SHARD_BYTES, metadata, plan_of, plan_text
 
@@ -102,7 +103,7 @@ def prepare(source: Path, destination: Path, compiled: Path, max_shard_size: int
         "precc": version("precc"),
         "contract": contract.digest,
         "plan": sha256(plan.encode()).hexdigest(),
-        "source": sha256(json.dumps(checkpoint.shards).encode()).hexdigest(),
+        "source": {name: [size, time] for name, size, time in checkpoint.shards},
         "max_shard_size": max_shard_size,
     }
     return Conversion(

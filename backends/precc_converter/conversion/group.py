@@ -6,8 +6,7 @@ bytes. Nothing here knows of files, processes or devices: outputs are where the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -15,13 +14,11 @@ from torch import Tensor
 from precc.formats import Quantization
 from precc.formats.storage import Part
 from precc.quant import NotFinite, amax, quantize
-from precc.quant.elements import from_e2m1, from_e8m0
-from precc.quant.packing import unpack_e2m1
+from precc.quant.elements import from_e8m0
 from precc_converter.conversion.findings import NOT_FINITE, UNLIKE, WrongValues
-from precc_converter.conversion.units import Member, Unit, beside
+from precc_converter.conversion.numbers import REPAIR, Parts, Tensors, matrices, stored, whole
+from precc_converter.conversion.units import Member, Unit, beside, named_parts
 from precc_converter.written import SOURCE_BLOCK, STORED_NAMES, Stack, Written
-
-Tensors: TypeAlias = Mapping[str, Tensor]
 
 DTYPES = {
     "F32": torch.float32,
@@ -30,6 +27,7 @@ DTYPES = {
     "F8_E4M3": torch.float8_e4m3fn,
     "F8_E8M0": torch.float8_e8m0fnu,
     "U8": torch.uint8,
+    "I8": torch.int8,
     "I32": torch.int32,
     "I64": torch.int64,
 }
@@ -44,7 +42,7 @@ def outputs_of(unit: Unit, sources: Tensors) -> dict[str, Tensor]:
 
     `sources` holds `unit.source_names`. Raises NotConverted: P602 for NaN or Inf, P601 for a block scale that is none.
     """
-    shared = shared_amax(unit, sources) if len(unit.members) > 1 else None
+    shared = shared_amax(unit, sources) if len(unit.members) > 1 and not unit.is_kept else None
     made: dict[str, Tensor] = {}
     for member in unit.members:
         made |= outputs(member, sources, shared)
@@ -71,14 +69,46 @@ def outputs(member: Member, sources: Tensors, amax: Tensor | None = None) -> dic
 
 
 def _copied(member: Member, sources: Tensors, amax: Tensor | None) -> Iterator[tuple[str, Tensor]]:
-    """The bytes as they are; block scales as FP32, which holds each of their dtypes exactly."""
-    weight, *scales = (sources[name] for name, _ in member.sources)
-    own, *beside_it = (name for name, _ in member.outputs)
-    yield own, weight
-    for name, scale in zip(beside_it, scales, strict=True):
-        if member.made.weight.scale == "pow2":
-            _exponents(scale, name)
-        yield name, scale.to(torch.float32)
+    """The bytes as they are; scales that are decided in FP32 as that, which holds each of their dtypes exactly."""
+    made = member.made
+    if made.form is None or (member.is_stack and made.stack is None):
+        yield from ((name, sources[name]) for name, _ in member.sources)
+        return
+    if made.weight.scale == "pow2":
+        _check_exponents(member, sources)
+    for expert, weights in enumerate(stored(member, sources)):
+        for name, parts in _stored_apart(member, expert, weights):
+            yield from _named(_as_decided(parts, made), made.weight, name)
+
+
+def _stored_apart(member: Member, expert: int, weights: list[Parts]) -> Iterator[tuple[str, Parts]]:
+    """The weights that stored parts are of, by name: those of a stack's expert, or the one."""
+    stack = member.made.stack
+    if stack is None:
+        yield member.name, weights[0]
+        return
+    split = weights if len(weights) > 1 else [_rows_of(weights[0], at, stack) for at in range(len(stack.parts))]
+    for part, parts in zip(stack.parts, split, strict=True):
+        yield beside(member.name, f"{expert}.{part}.weight"), parts
+
+
+def _rows_of(parts: Parts, at: int, stack: Stack) -> Parts:
+    """The stored parts of one of the weights in a matrix; a scale of the whole matrix is that of each."""
+    count = len(stack.parts)
+    return {part: _split(value, stack, count)[at] if value.ndim else value for part, value in parts.items()}
+
+
+def _as_decided(parts: Parts, made: Written) -> Parts:
+    """Stored parts in the dtypes of the contract, with the scale of an input where that is decided."""
+    wanted: Parts = dict(parts)
+    if not made.outputs[-1].beside.endswith(STORED_NAMES[made.weight.format].get("input_scale", "none")):
+        wanted.pop("input_scale", None)
+    if made.weight.format == "fp8_block":
+        scale = wanted["block_scale"]
+        wanted["block_scale"] = from_e8m0(scale) if scale.dtype == torch.uint8 else scale.to(torch.float32)
+    if "shape" in wanted:
+        wanted["shape"] = wanted["shape"].to(torch.int64)
+    return wanted
 
 
 def _cast(member: Member, sources: Tensors, amax: Tensor | None) -> Iterator[tuple[str, Tensor]]:
@@ -98,35 +128,32 @@ def _taken_apart(member: Member, sources: Tensors, amax: Tensor | None) -> Itera
     """A stack's weights, expert by expert, in 16 or 32 bits."""
     made, dtype = member.made, member.made.outputs[0].dtype
     assert made.stack is not None
-    weight = _weight(member, sources, DTYPES[dtype])
-    for expert in range(made.stack.experts):
-        for part, single in _parts(_matrix(weight[expert], made), made.stack):
+    for expert, matrix in enumerate(matrices(member, sources, DTYPES[dtype])):
+        for part, single in _weights(matrix, made.stack):
             yield beside(member.name, f"{expert}.{part}.weight"), _as(dtype, single, member.name).contiguous()
 
 
 def _dequantized(member: Member, sources: Tensors, amax: Tensor | None) -> Iterator[tuple[str, Tensor]]:
     ((_, stored),) = member.outputs
-    yield member.name, _weight(member, sources, DTYPES[stored.dtype])
+    yield member.name, whole(member, sources, DTYPES[stored.dtype])
 
 
 def _quantized(member: Member, sources: Tensors, amax: Tensor | None) -> Iterator[tuple[str, Tensor]]:
     """A weight through its quantizer; of a stack, each expert's in turn."""
-    weight, made = _weight(member, sources), member.made
-    if made.stack is None:
-        assert made.axis is not None
-        parts = quantize(weight, made.weight, amax=amax, axis=made.axis)
-        yield from _named(parts, made.weight, member.name)
-        return
-    for expert in range(made.stack.experts):
-        name = beside(member.name, f"{expert}.{{part}}.weight")
-        yield from _expert(_matrix(weight[expert], made), name, made, None if amax is None else amax[expert])
+    made = member.made
+    for expert, matrix in enumerate(matrices(member, sources)):
+        if made.stack is None:
+            yield from _named(quantize(matrix, made.weight, amax=amax), made.weight, member.name)
+        else:
+            name = beside(member.name, f"{expert}.{{part}}.weight")
+            yield from _expert(matrix, name, made, None if amax is None else amax[expert])
 
 
 def _expert(matrix: Tensor, name: str, made: Written, amax: Tensor | None) -> Iterator[tuple[str, Tensor]]:
     """The weights of one expert of a stack; gate and up share their outer scale. `name` has a place for the part."""
     assert made.stack is not None
     shared = amax if amax is not None else _matrix_amax(matrix, made)
-    for part, weight in _parts(matrix, made.stack):
+    for part, weight in _weights(matrix, made.stack):
         yield from _named(quantize(weight, made.weight, amax=shared), made.weight, name.format(part=part))
 
 
@@ -135,22 +162,30 @@ def _kept(member: Member, sources: Tensors, amax: Tensor | None) -> Iterator[tup
 
     As the trainer's own FP8 fast path does: no value changes.
     """
-    (own, _), (scale_name, _) = member.sources
-    codes = sources[own]
+    _check_exponents(member, sources)
+    for expert, weights in enumerate(stored(member, sources)):
+        repeated = [_in_groups(parts, member) for parts in weights]
+        for name, parts in _stored_apart(member, expert, repeated):
+            yield from _named(parts, member.made.weight, name)
+
+
+def _in_groups(parts: Parts, member: Member) -> Parts:
+    """FP8 in 128×128 blocks as MXFP8. Raises NotConverted with P602 for NaN."""
+    codes = parts["codes"]
     if bool((codes.view(torch.uint8) & 0x7F == 0x7F).any()):
-        raise WrongValues(NOT_FINITE, own, "holds NaN", _REPAIR)
-    rows, columns = codes.shape[-2:]
+        raise WrongValues(NOT_FINITE, member.name, "holds NaN", REPAIR)
+    rows, columns = codes.shape
     high, wide = SOURCE_BLOCK
-    scales = _exponents(sources[scale_name], scale_name)
+    scales = _exponents(parts["block_scale"], member.name)
     scales = scales.repeat_interleave(high, -2).repeat_interleave(wide // MX_BLOCK, -1)
-    scales = scales[..., :rows, : -(-columns // MX_BLOCK)].contiguous()
-    yield from _named({"codes": codes, "block_scale": scales}, member.made.weight, own)
+    return {"codes": codes, "block_scale": scales[:rows, : -(-columns // MX_BLOCK)]}
 
 
 _ACTIONS: dict[str, Callable[[Member, Tensors, Tensor | None], Iterator[tuple[str, Tensor]]]] = {
     "copy": _copied,
     "cast": _cast,
     "dequantize": _dequantized,
+    "stack": _dequantized,
     "quantize": _quantized,
     "requantize": _quantized,
     "keep_fp8_as_mxfp8": _kept,
@@ -165,69 +200,23 @@ def _named(parts: Mapping[Part, Tensor], weight: Quantization, name: str) -> Ite
         yield (name if words[part] == own else beside(name, words[part])), tensor
 
 
-def _weight(member: Member, sources: Tensors, dtype: torch.dtype | None = None) -> Tensor:
-    """The numbers of a source: as stored, or codes times the scale of their block in FP32, rounded to `dtype`.
-
-    Without one, to what holds them exactly: FP32 for FP8, BF16 for MXFP4.
-    """
-    (own, stored), *scales = member.sources
-    codes = sources[own]
-    if not scales:
-        return codes
-    ((name, _),) = scales
-    if stored.dtype == "U8":
-        try:
-            return _from_mxfp4(codes, sources[name], dtype or torch.bfloat16, transposed=member.made.axis == 1)
-        except OverflowError as problem:
-            raise WrongValues(NOT_FINITE, name, str(problem), _REPAIR) from None
-    dtype = dtype or torch.float32
-    scale = sources[name].to(torch.float32)
-    if not bool(scale.isfinite().all()):
-        raise WrongValues(NOT_FINITE, name, "holds NaN or Inf", _REPAIR)
-    high, wide = SOURCE_BLOCK
-    weight = torch.empty(codes.shape, dtype=dtype, device=codes.device)
-    for at in range(scale.shape[-2]):
-        rows = codes[..., at * high : (at + 1) * high, :].to(torch.float32)
-        rows *= scale[..., at : at + 1, :].repeat_interleave(wide, -1)[..., : rows.shape[-1]]
-        weight[..., at * high : (at + 1) * high, :] = rows
-    return weight
+def _weights(matrix: Tensor, stack: Stack) -> Iterator[tuple[str, Tensor]]:
+    """The weights that lie in one expert's matrix along its rows."""
+    return zip(stack.parts, _split(matrix, stack, len(stack.parts)), strict=True)
 
 
-def _from_mxfp4(blocks: Tensor, scales: Tensor, dtype: torch.dtype, transposed: bool) -> Tensor:
-    """MXFP4 of [experts, output, groups, 16] bytes as the stacked weight in its own order of axes, expert by expert.
-
-    Raises OverflowError for NaN and what is beyond the dtype.
-    """
-    experts, output, groups, _ = blocks.shape
-    shape = (groups * MX_BLOCK, output) if transposed else (output, groups * MX_BLOCK)
-    weight = torch.empty((experts, *shape), dtype=dtype, device=blocks.device)
-    for expert in range(experts):
-        values = from_e2m1(unpack_e2m1(blocks[expert])) * from_e8m0(scales[expert])[..., None]
-        matrix = values.flatten(1)
-        weight[expert] = matrix.t() if transposed else matrix
-        if not bool(weight[expert].isfinite().all()):
-            raise OverflowError(f"holds NaN, or scales numbers of expert {expert} beyond {dtype}")
-    return weight
-
-
-def _matrix(stored: Tensor, made: Written) -> Tensor:
-    """One expert's matrix with the contraction axis last, whatever its order in the stack."""
-    return stored if made.axis == 2 else stored.t()
-
-
-def _parts(matrix: Tensor, stack: Stack) -> Iterator[tuple[str, Tensor]]:
-    """The weights that lie in one expert's matrix along its rows: one after the other, or row by row in turn."""
-    count = len(stack.parts)
-    split = [matrix[at::count] for at in range(count)] if stack.interleaved else matrix.chunk(count)
-    return zip(stack.parts, split, strict=True)
+def _split(rows: Tensor, stack: Stack, count: int) -> Sequence[Tensor]:
+    """Rows that stand one part after the other, or row by row in turn."""
+    return [rows[at::count] for at in range(count)] if stack.interleaved else rows.chunk(count)
 
 
 def _amax(member: Member, sources: Tensors) -> Tensor:
-    weight, made = _weight(member, sources), member.made
+    """Of one weight, or one an expert."""
     try:
-        return amax(weight, made.weight, axis=made.axis if made.axis is not None else -1)
+        found = [amax(matrix, member.made.weight) for matrix in matrices(member, sources)]
     except NotFinite as problem:
         raise _not_finite(member, problem) from None
+    return torch.stack(found) if member.is_stack else found[0]
 
 
 def _matrix_amax(matrix: Tensor, made: Written) -> Tensor | None:
@@ -237,8 +226,17 @@ def _matrix_amax(matrix: Tensor, made: Written) -> Tensor | None:
     return amax(matrix, made.weight) if shared else None
 
 
+def _check_exponents(member: Member, sources: Tensors) -> None:
+    """This raises NotConverted with P601 for a block scale that is no power of two."""
+    for name, part in named_parts(member):
+        if part == "block_scale":
+            _exponents(sources[name], name)
+
+
 def _exponents(scale: Tensor, name: str) -> Tensor:
     """The E8M0 bytes of scales that are powers of two. Raises NotConverted with P601 for one that is none."""
+    if scale.dtype == torch.uint8:
+        return scale
     mantissa, exponent = torch.frexp(scale.to(torch.float32))
     biased = exponent.to(torch.int32) - 1 + E8M0_BIAS
     wrong = (mantissa != 0.5) | (biased < 0) | (biased > 2 * E8M0_BIAS)
@@ -253,8 +251,5 @@ def _exponents(scale: Tensor, name: str) -> Tensor:
     return biased.to(torch.uint8)
 
 
-_REPAIR = "NaN and Inf have no quantized form: repair the source"
-
-
 def _not_finite(member: Member, problem: NotFinite) -> WrongValues:
-    return WrongValues(NOT_FINITE, member.name, f"holds {problem.described}", _REPAIR)
+    return WrongValues(NOT_FINITE, member.name, f"holds {problem.described}", REPAIR)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ctypes import c_ubyte
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -18,14 +18,15 @@ from zlib import crc32
 
 from precc.graph.headers import Located
 from precc_converter.conversion.files import Files
-from precc_converter.conversion.findings import LOST_WORKER, UNREADABLE, NotConverted, WrongValues, stop, unwritable
+from precc_converter.conversion.findings import LOST_WORKER, UNREADABLE, NotConverted, WrongValues, stop
+from precc_converter.conversion.target import Target, opened
 from precc_converter.conversion.units import Unit
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-COPY_BYTES = 8 << 20
-"""What a copied tensor goes through."""
+COPY_BYTES = 1 << 20
+"""What a copied tensor goes through: read, summed and written while a core has it in its cache."""
 
 READ_AGAIN = "see to the source and run the same command again: what is finished is kept"
 
@@ -81,7 +82,7 @@ class Done:
 def convert_piece(piece: Piece, device: str) -> Done:
     """This converts a piece, on `cpu`, `cuda`, or `auto` for a GPU where there is one. Raises NotConverted."""
     done, device = Done(), _found(device)
-    with _Sources(piece.sources) as files, _opened(piece.partial) as target:
+    with _Sources(piece.sources) as files, opened(piece.partial) as target:
         for unit in piece.units:
             with _memory_for(unit):
                 step = _copy if _is_copied(unit) else _convert
@@ -90,7 +91,7 @@ def convert_piece(piece: Piece, device: str) -> Done:
             done.bytes_in += unit.bytes_in
             done.bytes_out += unit.bytes_out
         if piece.durable:
-            _sync(target, piece.partial)
+            target.sync()
     return done
 
 
@@ -115,9 +116,9 @@ def finish_shard(partial: str, final: str, header: bytes) -> Done:
     done = Done()
     if not os.path.exists(partial) and os.path.exists(final):
         return done
-    with done.timed("writing"), _opened(partial) as target:
-        _write(target, memoryview(header), 0, partial)
-        _sync(target, partial)
+    with done.timed("writing"), opened(partial) as target:
+        target.put(memoryview(header), 0)
+        target.sync()
         os.replace(partial, final)
         sync_folder(os.path.dirname(final))
     return done
@@ -163,17 +164,25 @@ def _file_named(sources: Mapping[str, Located]) -> Iterator[None]:
         raise problem.in_file(sources[problem.name].file) from None
 
 
-def _copy(unit: Unit, piece: Piece, files: _Sources, target: int, done: Done, device: str) -> None:
+def _copy(unit: Unit, piece: Piece, files: _Sources, target: Target, done: Done, device: str) -> None:
+    from precc_converter.conversion.finite import Kept
+    from precc_converter.conversion.group import DTYPES
+
     for name in unit.outputs:
-        buffer = memoryview(bytearray(min(COPY_BYTES, piece.sources[name].end - piece.sources[name].start)))
         at, done.crcs[name] = piece.places[name], 0
+        dtype, shape = piece.sources[name].stored
+        kept = Kept(DTYPES[dtype], shape)
         for start, end in _steps(piece.sources[name]):
             with done.timed("reading"):
-                files.read(name, start, buffer[: end - start])
+                part = files.buffer[: end - start]
+                files.read(name, start, part)
+                kept.see_bytes(part)
             with done.timed("writing"):
-                done.crcs[name] = crc32(buffer[: end - start], done.crcs[name])
-                _write(target, buffer[: end - start], at, piece.partial)
+                done.crcs[name] = crc32(part, done.crcs[name])
+                target.put(part, at)
             at += end - start
+        with _file_named(piece.sources):
+            kept.check(name)
 
 
 def _steps(located: Located) -> Iterator[tuple[int, int]]:
@@ -181,12 +190,14 @@ def _steps(located: Located) -> Iterator[tuple[int, int]]:
         yield start, min(start + COPY_BYTES, located.end)
 
 
-def _convert(unit: Unit, piece: Piece, files: _Sources, target: int, done: Done, device: str) -> None:
+def _convert(unit: Unit, piece: Piece, files: _Sources, target: Target, done: Done, device: str) -> None:
+    from precc_converter.conversion.finite import check_kept
     from precc_converter.conversion.group import outputs_of
 
     with done.timed("reading"):
         sources = {name: files.tensor(name).to(device) for name in unit.source_names}
     with done.timed("quantizing"), _file_named(piece.sources):
+        check_kept(unit, sources)
         outputs = {name: tensor.cpu().contiguous() for name, tensor in outputs_of(unit, sources).items()}
         del sources
     _check(unit, outputs)
@@ -194,7 +205,7 @@ def _convert(unit: Unit, piece: Piece, files: _Sources, target: int, done: Done,
         for name, tensor in outputs.items():
             data = _bytes(tensor)
             done.crcs[name] = crc32(data)
-            _write(target, data, piece.places[name], piece.partial)
+            target.put(data, piece.places[name])
 
 
 def _check(unit: Unit, outputs: Mapping[str, Tensor]) -> None:
@@ -218,6 +229,11 @@ class _Sources(Files):
     def __init__(self, located: Mapping[str, Located]) -> None:
         super().__init__()
         self._located = located
+
+    @cached_property
+    def buffer(self) -> memoryview:
+        """What copied tensors go through, one after another."""
+        return memoryview(bytearray(COPY_BYTES))
 
     def tensor(self, name: str) -> Tensor:
         """One source tensor, in memory of its own. Raises NotConverted."""
@@ -243,31 +259,3 @@ class _Sources(Files):
 
 def _unreadable(name: str, file: Path, why: str) -> NotConverted:
     return stop(UNREADABLE, f"{file}: `{name}` cannot be read: {why}", READ_AGAIN)
-
-
-@contextmanager
-def _opened(partial: str) -> Iterator[int]:
-    try:
-        handle = os.open(partial, os.O_WRONLY)
-    except OSError as problem:
-        raise unwritable(partial, problem) from None
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _write(target: int, data: memoryview, at: int, partial: str) -> None:
-    try:
-        while data:
-            count = os.pwrite(target, data, at)
-            data, at = data[count:], at + count
-    except OSError as problem:
-        raise unwritable(partial, problem) from None
-
-
-def _sync(target: int, partial: str) -> None:
-    try:
-        os.fsync(target)
-    except OSError as problem:
-        raise unwritable(partial, problem) from None

@@ -20,15 +20,16 @@ from precc_converter.conversion.findings import (
     counted,
     stop,
 )
+from precc_converter.conversion.low import check_small, without_alike
 from precc_converter.conversion.objects import BESIDE, OUTSIDE, obstacle, shards_listed
 from precc_converter.conversion.units import Unit
 from precc_converter.written import StoredTensor
 
-SCALE_DTYPES = ("F32", "BF16", "F8_E8M0")
-"""What block scales are stored in; each is exact in the FP32 that is written."""
-
 _UNUSED = "rotary_emb.inv_freq"
 """A buffer that old checkpoints hold and nothing reads."""
+
+_CACHE_SCALES = (".k_scale", ".v_scale", ".kv_scale", ".q_scale")
+"""What quantizers write for an FP8 cache; no decision of a contract has them."""
 
 _GIVE = "give the folder of a checkpoint, or its one .safetensors file"
 _READABLE = "see to the file, and whether this user may read it"
@@ -46,11 +47,15 @@ class Source:
 
     def check(self, units: Iterable[Unit]) -> None:
         """This compares what is stored with what the units read. Raises NotConverted for the first kind of fault."""
+        units = tuple(units)
         wanted = {name: stored for unit in units for member in unit.members for name, stored in member.sources}
         self._check_names(wanted)
-        faults = [name for name, stored in wanted.items() if not _same(self.tensors[name], stored)]
+        faults = {name: stored for name, stored in wanted.items() if not _same(self.tensors[name], stored)}
         if faults:
-            raise self._unlike(faults, wanted)
+            faults = without_alike(faults, units, self.tensors)
+        if faults:
+            raise self._unlike(list(faults), wanted)
+        check_small(units, self.tensors)
 
     def check_unchanged(self) -> None:
         """This says whether the shards are still those whose headers were read. Raises NotConverted."""
@@ -69,6 +74,10 @@ class Source:
             near = nearest(missing[0], _alike(missing[0], extra), 1)
             help = f"the nearest name in it is {or_list(near)}; " if near else ""
             raise self._names(f"lacks {len(missing):,} tensors of the contract: {counted(missing)}", help)
+        scales = [name for name in extra if name.endswith(_CACHE_SCALES)]
+        if scales:
+            problem = f"{self.folder} has scales of a KV cache, which the contract does not: {counted(scales)}"
+            raise stop(MISSING_OR_EXTRA, problem, "take them out of the source: the server's cache then needs none")
         if extra:
             near = nearest(extra[0], _alike(extra[0], wanted), 1)
             help = f"the nearest name in the contract is {or_list(near)}; " if near else ""
@@ -144,8 +153,7 @@ def _facts(file: Path) -> tuple[int, int]:
 
 
 def _same(found: Located, wanted: StoredTensor) -> bool:
-    dtypes = SCALE_DTYPES if wanted.beside.endswith("_scale_inv") else (wanted.dtype,)
-    return found.stored.shape == wanted.shape and found.stored.dtype in dtypes
+    return found.stored == (wanted.dtype, wanted.shape)
 
 
 def _alike(name: str, others: Iterable[str]) -> list[str]:

@@ -8,12 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle
 from operator import itemgetter
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from precc.contract import Contract, Entry
+from precc.formats.storage import Part
 from precc.graph.model import EXPERT, natural
+from precc_converter.stored import parts_of
 from precc_converter.written import StoredTensor, Written, parts_stacks, written
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +31,34 @@ class Member:
 
     @property
     def sources(self) -> Iterator[tuple[str, StoredTensor]]:
-        """What is read for it: name, dtype and shape; the weight first, then its block scales."""
-        return ((beside(self.name, stored.beside), stored) for stored in self.made.sources)
+        """What is read for it: name, dtype and shape; codes first, then what stands beside them. Of a stack that is
+        stored one by one, each of these for all experts before the next."""
+        return ((name, stored) for stored in self.made.sources for name in self.names(stored))
 
     @property
     def outputs(self) -> Iterator[tuple[str, StoredTensor]]:
         """What is written for it, one stored tensor an item, ranges of experts counted out."""
-        return (
-            (beside(self.name, word), stored) for stored in self.made.outputs for word in counted_out(stored.beside)
-        )
+        return ((name, stored) for stored in self.made.outputs for name in self.names(stored))
+
+    def names(self, stored: StoredTensor) -> Iterator[str]:
+        """The names that one of its sources or outputs has: as many as it stands for."""
+        return (beside(self.name, word) for word in counted_out(stored.beside))
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether it holds all experts of a layer."""
+        return self.made.stack is not None or len(self.made.outputs[0].shape) > 2
+
+    @property
+    def experts(self) -> int:
+        """How many matrices it holds."""
+        if not self.is_stack:
+            return 1
+        return self.made.stack.experts if self.made.stack else self.made.outputs[0].shape[0]
+
+    def output_major(self, matrix: Tensor) -> Tensor:
+        """One of its matrices with the contraction axis last; of one that is so, the order of axes in the source."""
+        return matrix if self.made.axis in (None, 1 + self.is_stack) else matrix.t()
 
 
 @dataclass(frozen=True)
@@ -56,6 +81,11 @@ class Unit:
     def outputs(self) -> Mapping[str, StoredTensor]:
         """Everything that it becomes, by name."""
         return {name: stored for member in self.members for name, stored in member.outputs}
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether nothing of it is quantized: all its members keep their codes and scales."""
+        return all(member.made.action == "copy" for member in self.members)
 
     @property
     def bytes_in(self) -> int:
@@ -131,6 +161,13 @@ def _members(entry: Entry, made: Written) -> Iterator[tuple[str, _Placed]]:
         yield shared.replace(EXPERT, str(expert)) or name, (order, Member(name, made))
 
 
+def named_parts(member: Member) -> Iterator[tuple[str, Part]]:
+    """What is read for a member in low precision, each tensor with what it holds."""
+    assert member.made.form is not None
+    for stored, part in zip(member.made.sources, cycle(parts_of(member.made.form).values()), strict=False):
+        yield from ((name, part) for name in member.names(stored))
+
+
 def batches(units: Iterable[Unit], most: int) -> Iterator[tuple[Unit, ...]]:
     """Units in their order, parted wherever those so far read as many bytes as `most`, or more."""
     held: list[Unit] = []
@@ -161,3 +198,8 @@ def counted_out(word: str) -> Iterator[str]:
         return
     for number in range(int(match[1]), int(match[2]) + 1):
         yield f"{word[: match.start()]}{number}{word[match.end() :]}"
+
+
+def of_expert(word: str, expert: int) -> str:
+    """The one of those words that is an expert's."""
+    return _RANGE.sub(str(expert), word, count=1)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from precc.contract import Contract, load_contract
+from precc.contract.serial import ContractError
 from precc_converter.live.arrivals import arrivals_of
 from precc_converter.live.evidence import EvidenceLog
 from precc_converter.live.session import Session
@@ -27,8 +28,8 @@ class LiveExporter:
     what it loaded of them.
 
     Where the contract was compiled for an FP8 checkpoint, the trainer's BF16 weights are converted as those of a
-    BF16 checkpoint are. Raises ContractError and OSError for a contract that cannot be read, KeyError for one with a
-    format that the converter lacks, ValueError for rows or parts that the model does not have.
+    BF16 checkpoint are. Raises ContractError for a contract that cannot be read, KeyError for one with a format that
+    the converter lacks, ValueError for rows or parts that the model does not have.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class LiveExporter:
         vocabulary_rows: int | None = None,
         without: Collection[str] = (),
     ) -> None:
-        self.contract = contract if isinstance(contract, Contract) else load_contract(Path(contract))
+        self.contract = contract if isinstance(contract, Contract) else _load(contract)
         self.without = frozenset(without)
         self.arrivals = arrivals_of(self.contract, self.without)
         try:
@@ -50,8 +51,10 @@ class LiveExporter:
     def session(self, *, step: int, evidence: str | os.PathLike[str] | None = None) -> Session:
         """This opens the export of one step; `evidence` is the log that a complete one is entered in.
 
-        With a log, every exported byte is hashed on the host.
+        With a log, every exported byte is hashed on the host. Raises ValueError for a step that is no number from 0.
         """
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            raise ValueError(f"step is {step!r}: give the number of the trainer's step, from 0")
         return Session(self, step, None if evidence is None else EvidenceLog(Path(evidence)))
 
     def in_checkpoint(self, name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -89,3 +92,12 @@ class LiveExporter:
             parts = ", ".join(sorted(self.without))
             return UnknownName(name, (), f": it belongs to what this exporter leaves out ({parts}); leave it out, too")
         return self._names.unknown(name)
+
+
+def _load(contract: str | os.PathLike[str]) -> Contract:
+    """The contract in a folder or a file. Raises ContractError."""
+    try:
+        return load_contract(Path(contract))
+    except OSError as problem:
+        give = "give a Contract, the folder that `precc compile -o` wrote, or the contract.json in it"
+        raise ContractError(f"there is no contract at {problem.filename}: {problem.strerror}; {give}") from None

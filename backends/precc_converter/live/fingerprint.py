@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
+from precc_converter.live.refusals import WrongTensor
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -46,5 +48,18 @@ def tensor_digest(name: str, tensor: Tensor) -> bytes:
 
 
 def pairs(tensors: Named) -> Iterable[tuple[str, Tensor]]:
-    """The tensors with their names."""
-    return tensors.items() if isinstance(tensors, Mapping) else tensors
+    """The tensors with their names. Raises WrongTensor for what is neither a mapping nor made of pairs."""
+    if isinstance(tensors, Mapping):
+        return tensors.items()
+    if isinstance(tensors, str | bytes) or not isinstance(tensors, Iterable):
+        raise WrongTensor(f"a {type(tensors).__name__} came, {_TAKEN}")
+    return map(_pair, tensors)
+
+
+_TAKEN = "where tensors come by name: a mapping, or an iterable of pairs of name and tensor"
+
+
+def _pair(pair: object) -> tuple[str, Tensor]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise WrongTensor(f"a {type(pair).__name__} came for a pair, {_TAKEN}")
+    return pair[0], pair[1]

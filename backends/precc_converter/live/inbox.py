@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from precc_converter.conversion.group import DTYPES
 from precc_converter.live.arrivals import Arrivals, Group
 from precc_converter.live.refusals import CameTwice, NotFiniteTensor, WrongTensor
 from precc_converter.trainer.stacks import read_slice
+from precc_converter.trainer.values import WrongShape
 from precc_converter.written import StoredTensor
 
 _WIDENED = {torch.float32: (torch.bfloat16, torch.float16)}
@@ -56,7 +58,7 @@ class Inbox:
     def put(self, name: str, tensor: Tensor) -> tuple[Group, dict[str, Tensor]] | None:
         """This takes one tensor of the checkpoint, or the slice of one, and answers with the group that it completes.
 
-        Raises CameTwice, WrongTensor, NotFiniteTensor; KeyError for a name that no source has.
+        Raises CameTwice, WrongTensor, WrongShape, NotFiniteTensor; KeyError for a name that no source has.
         """
         whole, expert = read_slice(name)
         if expert is not None:
@@ -79,7 +81,7 @@ class Inbox:
         """This takes one expert's slice; the stack, once it has all of them."""
         wanted = self._sources[whole][1]
         experts, *shape = wanted.shape
-        tensor = checked(name, tensor, replace(wanted, shape=tuple(shape)))
+        tensor = checked(name, tensor, wanted._replace(shape=tuple(shape)))
         if whole in self.arrived or expert in self._stacks.get(whole, _NONE).experts:
             raise CameTwice(f"`{name}` came a second time in this session; each tensor comes once a step")
         if whole not in self._stacks:
@@ -99,7 +101,7 @@ class Inbox:
 def checked(name: str, tensor: Tensor, wanted: StoredTensor) -> Tensor:
     """This is the tensor, detached, in the dtype that the contract was compiled for.
 
-    Raises WrongTensor, NotFiniteTensor.
+    Raises WrongTensor, WrongShape, NotFiniteTensor.
     """
     dtype = DTYPES[wanted.dtype]
     if tensor.dtype != dtype and tensor.dtype not in _WIDENED.get(dtype, ()):
@@ -108,12 +110,18 @@ def checked(name: str, tensor: Tensor, wanted: StoredTensor) -> Tensor:
             "hand over what the trainer computes with, unrounded"
         )
     if tuple(tensor.shape) != wanted.shape:
-        raise WrongTensor(f"`{name}` has shape {list(tensor.shape)}, in this model {list(wanted.shape)}")
+        raise WrongShape(name, tensor.shape, wanted.shape, _whole(tensor.shape, wanted.shape))
     if not is_finite(tensor):
         raise NotFiniteTensor(
             f"`{name}` holds {_wrong_values(tensor)}; nothing that was exported in this session is to be served"
         )
     return tensor.detach().to(dtype)
+
+
+def _whole(shape: Sequence[int], wanted: Sequence[int]) -> str:
+    """What to do with a tensor of another shape: more rows are padding, anything else is a shard."""
+    padded = len(shape) == len(wanted) and shape[1:] == wanted[1:] and shape[0] > wanted[0]
+    return "; leave out the rows that only pad it" if padded else "; gather its shards first"
 
 
 def _wrong_values(tensor: Tensor) -> str:

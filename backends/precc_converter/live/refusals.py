@@ -10,7 +10,7 @@ class CameTwice(ValueError):
 
 
 class WrongTensor(ValueError):
-    """A tensor of another dtype or shape than the contract was compiled for, or one that is not whole and plain."""
+    """A tensor of another dtype than the contract was compiled for, one that is not whole and plain, or none at all."""
 
 
 class NotFiniteTensor(ValueError):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 class Session:
     """What `LiveExporter.session` opens, as a context. Leaving it checks that everything came and was taken, and enters
-    the step in the evidence log.
+    the step in the evidence log; so nothing is taken before it is entered.
 
     `tensors` and `bytes` count what has been made for the server. `open_groups` and `open_bytes` are what waits for
     the rest of its group: all that a session holds.
@@ -37,10 +37,12 @@ class Session:
         self._inbox = Inbox(exporter.arrivals)
         self._digests: dict[str, bytes] = {}
         self._failed = ""
+        self._entered = False
 
     def __enter__(self) -> Self:
         if self._evidence is not None:
             self._evidence.check()
+        self._entered = True
         return self
 
     def __exit__(
@@ -77,7 +79,8 @@ class Session:
 
         Names are the checkpoint's or Megatron-Core's, in any order. What is yielded may lie in the bucket's own
         memory; after the last one, that memory may be used again. Take all of them: a session whose iteration was
-        left fails. Raises UnknownName, WrongShape, WrongTensor, CameTwice, NotFiniteTensor, all of them ValueError.
+        left fails. Raises UnknownName, WrongShape, WrongTensor, CameTwice, NotFiniteTensor, all of them ValueError, and
+        SessionFailed outside `with`.
         """
         for group in self._groups(bucket):
             yield from group
@@ -101,6 +104,8 @@ class Session:
             yield batch
 
     def _groups(self, bucket: Named) -> Iterator[list[tuple[str, Tensor]]]:
+        if not self._entered:
+            raise SessionFailed("this session was not entered, and would never be checked: open it by `with`")
         if self._failed:
             raise SessionFailed(f"this session is over: {self._failed}; open another and export everything again")
         self._failed = "the tensors of a bucket were not all taken"

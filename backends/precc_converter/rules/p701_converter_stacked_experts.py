@@ -4,7 +4,8 @@ Low-precision formats are stored as a weight and its scales, under names that fo
 architectures store all experts of a layer as one three-dimensional tensor (`experts.gate_up_proj`): the converter takes
 it apart, in either order of its axes and with gate and up one after the other or in turn, and writes each expert's
 weights under the names that servers ask with. The biases of gpt-oss's experts are stacked, too, with those of gate and
-up in turn: no server knows names for them beside experts that stand one by one. Any other parameter that is not named
+up in turn: no server knows names for them beside experts that stand one by one, so these experts are kept in BF16 or in
+the MXFP4 that they are published in. Any other parameter that is not named
 `weight` has no such names; the converter refuses to quantize it rather than to write names that load as nothing.
 
 ```prec expect=P701 model=gpt-oss-20b
@@ -28,7 +29,7 @@ from precc.contract import Contract
 from precc.diagnostics import Diagnostic, Severity
 from precc.graph.model import Tensor
 from precc_converter.refusal import refuse
-from precc_converter.written import stack_of
+from precc_converter.written import keeps_stack, stack_of
 
 CODE = "P701"
 NAME = "converter-stacked-experts"
@@ -49,7 +50,8 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
             help="leave these tensors in bf16, or leave `converter` out of `targets:`",
         )
     paths = {entry.tensor.path for entry in contract.entries}
-    biased = [entry for entry in contract.quantized() if entry.tensor.stacked and _bias(entry.tensor) in paths]
+    stacked = [entry for entry in contract.quantized() if entry.tensor.stacked and not keeps_stack(entry)]
+    biased = [entry for entry in stacked if _bias(entry.tensor) in paths]
     if biased:
         yield refuse(
             biased,

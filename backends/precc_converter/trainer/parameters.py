@@ -7,6 +7,8 @@ from math import prod
 
 from precc.graph.model import EXPERT, ModelGraph, Parallel, Tensor
 from precc.syntax.words import Role
+from precc_converter.trainer.gating import Gating
+from precc_converter.trainer.regrouping import Regrouping
 from precc_converter.trainer.slots import Slot, Slots
 from precc_converter.trainer.stacks import SLICE, Stacking, sliced, stacked_weight
 
@@ -17,10 +19,17 @@ _VOCABULARY = ("embedding.word_embeddings.weight", "output_layer.weight")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Rows of a parameter, and the checkpoint's names for them: the tensor's own first, then its copies."""
+    """Rows of a parameter, and the checkpoint's names for them: the tensor's own first, then its copies.
+
+    `regrouping` is the order of rows that differs. A norm is `centred` whose numbers are one less in the trainer: of a
+    checkpoint in which all norms but this one hold what is added to one. `dtype` is that of the checkpoint.
+    """
 
     rows: int
     names: tuple[str, ...]
+    regrouping: Regrouping | None = None
+    centred: bool = False
+    dtype: str = "bf16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,8 @@ class Parameter:
     one stretch for anything else than the fused q, k and v. `rest` are the other axes. `padding` are rows at the
     end that the checkpoint does not have: those that fill up a vocabulary. `parallel` is how tensor parallelism (for
     experts: expert tensor parallelism) splits it: a `column` parallel one along axis 0, a `row` one along axis 1.
-    `stacking` is how its slice of a tensor differs that holds the same parameter of all experts.
+    `stacking` is how its slice of a tensor differs that holds the same parameter of all experts. `sections` are the
+    rows that each rank has its share of by themselves, where these are neither members of one size nor all rows.
     """
 
     name: str
@@ -43,6 +53,7 @@ class Parameter:
     padding: int = 0
     parallel: Parallel | None = None
     stacking: Stacking | None = None
+    sections: tuple[int, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,13 +82,12 @@ def parameters_of(model: ModelGraph, vocabulary_rows: int | None = None) -> tupl
     `vocabulary_rows` is the trainer's padded vocabulary (`--make-vocab-size-divisible-by`); None: not padded. Raises
     UnmappedTensor for a tensor that the trainer has no known name for, ValueError for fewer rows than the vocabulary.
     """
-    slots = Slots(model)
-    groups = model.config.get("num_key_value_heads", 1)
+    slots, gating = Slots(model), Gating.of(model)
     found: dict[str, list[tuple[Slot, Tensor]]] = {}
     for tensor in _whole(model):
         slot = slots.of(tensor)
         found.setdefault(slot.name, []).append((slot, tensor))
-    made = (_parameter(held, groups) for held in found.values())
+    made = (_parameter(held, gating) for held in found.values())
     return tuple(_padded(parameter, vocabulary_rows) for parameter in made)
 
 
@@ -96,20 +106,21 @@ def _whole(model: ModelGraph) -> list[Tensor]:
     return list(together.values())
 
 
-def _parameter(held: list[tuple[Slot, Tensor]], groups: int) -> Parameter:
+def _parameter(held: list[tuple[Slot, Tensor]], gating: Gating) -> Parameter:
     slot, tensor = held[0]
     if stacked_weight(tensor):
         return _of_stack(slot, tensor)
     orders = sorted({slot.order for slot, _ in held})
-    members = tuple(_member([tensor for slot, tensor in held if slot.order == order]) for order in orders)
+    members = tuple(_member([tensor for slot, tensor in held if slot.order == order], gating) for order in orders)
     return Parameter(
         name=slot.name,
         members=members,
         rest=tensor.shape[1:],
-        groups=groups if slot.name.endswith(_QUERY_KEY_VALUE) else 1,
+        groups=gating.groups if slot.name.endswith(_QUERY_KEY_VALUE) else 1,
         experts=tensor.experts,
         alone=slot.alone,
         parallel=tensor.parallel,
+        sections=gating.sections(tensor),
     )
 
 
@@ -121,8 +132,11 @@ def _of_stack(slot: Slot, tensor: Tensor) -> Parameter:
     return Parameter(slot.name, members, tuple(rest), experts=experts, parallel=parallel, stacking=stacking)
 
 
-def _member(copies: list[Tensor]) -> Member:
-    return Member(copies[0].shape[0], tuple(template(tensor) for tensor in copies))
+def _member(copies: list[Tensor], gating: Gating) -> Member:
+    first = copies[0]
+    names = tuple(template(tensor) for tensor in copies)
+    centred = first.role is Role.NORM and gating.is_delta_net(first)
+    return Member(first.shape[0], names, gating.regrouping(first), centred, first.dtype)
 
 
 def template(tensor: Tensor) -> str:

@@ -48,9 +48,25 @@ _MODULES: dict[Role | None, dict[str, _Module]] = {
     Role.ATTENTION: {**_QUERY_KEY_VALUE, "o": ("self_attention.linear_proj", 0)},
     Role.MLA: {"kv_b": ("self_attention.linear_kv_up_proj", 0)},
     Role.INDEXER: {part: (f"{_INDEXER}.linear_{part}", 0) for part in ("wq_b", "wk", "weights_proj")},
+    Role.LINEAR_ATTENTION: {
+        **{part: ("self_attention.in_proj", order) for order, part in enumerate(("qkvz", "ba"))},
+        **{part: ("self_attention.in_proj", order) for order, part in enumerate(("qkv", "z", "b", "a"))},
+        "out": ("self_attention.out_proj", 0),
+    },
     Role.ROUTER: {"router": ("mlp.router", 0)},
     None: {"fc": ("eh_proj", 0)},
 }
+
+_BESIDE = {
+    (Role.LINEAR_ATTENTION, "conv"): "self_attention.conv1d.weight",
+    (Role.LINEAR_ATTENTION, "decay"): "self_attention.A_log",
+    (Role.LINEAR_ATTENTION, "bias"): "self_attention.dt_bias",
+    (Role.SHARED_EXPERTS, "expert_gate"): "mlp.shared_experts.gate_weight",
+}
+"""What is no weight of a GEMM: the convolution and the decay of a gated delta net, and the gate of a shared expert."""
+
+OUT_NORM = "self_attention.out_norm.weight"
+"""The norm of a gated delta net before its output projection."""
 
 _FUSED_NORMS = {
     "input_layernorm": ("self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight"),
@@ -73,6 +89,8 @@ _NORMS = {
     "k_norm": "self_attention.k_layernorm",
     "enorm": "enorm",
     "hnorm": "hnorm",
+    "pre_fc_norm_embedding": "enorm",
+    "pre_fc_norm_hidden": "hnorm",
 }
 _MTP_OWN = ("enorm", "hnorm", "eh_proj", "final_layernorm")
 """What stands in the MTP layer itself, not in its inner layer."""
@@ -91,6 +109,10 @@ class Slot:
     alone: str = ""
 
 
+_GATED = ("qkvz", "qkv", "ba", "z")
+"""The parts by which a gated delta net is known: other linear attentions have projections of their own."""
+
+
 class UnmappedTensor(Exception):
     """A tensor that the trainer has no known name for."""
 
@@ -102,6 +124,7 @@ class Slots:
         sandwiched = any("pre_feedforward_layernorm" in tensor.path for tensor in model.tensors)
         self._fused_norms = {**_FUSED_NORMS, **_SANDWICHED} if sandwiched else _FUSED_NORMS
         self._latent = any(tensor.part == "kv_b" for tensor in model.tensors)
+        self._gated = {_block(tensor) for tensor in model.tensors if tensor.part in _GATED}
         self._routed = {_block(tensor) for tensor in model.tensors if tensor.part == "router"}
         self._weights = {tensor.path: tensor for tensor in model.tensors if tensor.is_gemm}
         self._has_head = any(tensor.path[-1] == "lm_head" and not tensor.tied_to for tensor in model.tensors)
@@ -122,13 +145,17 @@ class Slots:
         word = tensor.path[-1]
         if Role.INDEXER in tensor.within:
             return Slot(f"{_INDEXER}.{word}.{tensor.parameter}")
-        if tensor.path[-2:] == ("shared_head", "norm"):
+        if Role.LINEAR_ATTENTION in tensor.within and _block(tensor) in self._gated:
+            return Slot(OUT_NORM)
+        if tensor.path[-2:] in (("shared_head", "norm"), ("mtp", "norm")):
             return Slot("final_layernorm.weight")
         if word in _NORMS:
             return Slot(f"{_NORMS[word]}.weight")
         if word not in self._fused_norms:
             raise _unmapped(tensor)
         fused, alone = self._fused_norms[word]
+        if word == "input_layernorm" and _block(tensor) in self._gated:
+            fused = "self_attention.in_proj.layer_norm_weight"
         return Slot(alone) if self._stands_alone(word, tensor) else Slot(fused, alone=alone)
 
     def _stands_alone(self, word: str, tensor: Tensor) -> bool:
@@ -141,11 +168,18 @@ class Slots:
             return Slot("mlp.router.expert_bias")
         if tensor.part == "sinks":
             return Slot("self_attention.core_attention.softmax_offset")
+        for role, part in _BESIDE:
+            if role in tensor.within and tensor.part == part and tensor.role is None and self._is_known(tensor):
+                return Slot(_BESIDE[role, part])
         stack = stacked_weight(tensor)
         module, order = self._module(self._weights.get(stack or tensor.path, tensor))
         number = EXPERT if tensor.experts is not None or stack else ""
         word = tensor.parameter or ("weight" if tensor.is_gemm else "bias")
         return Slot(f"{module}.{word}{number}", order)
+
+    def _is_known(self, tensor: Tensor) -> bool:
+        """Whether what stands beside a mixer's projections is that of a gated delta net, where it is a mixer's."""
+        return Role.LINEAR_ATTENTION not in tensor.within or _block(tensor) in self._gated
 
     def _module(self, tensor: Tensor) -> _Module:
         modules = _MODULES.get(tensor.role, {})
@@ -169,10 +203,4 @@ def _block(tensor: Tensor) -> tuple[int | None, int | None]:
 
 def _unmapped(tensor: Tensor) -> UnmappedTensor:
     what = tensor.role.value if tensor.role else "of no role"
-    return UnmappedTensor(f"no Megatron-Core name is known for {tensor.name} ({what}, {tensor.part}){_why(tensor)}")
-
-
-def _why(tensor: Tensor) -> str:
-    if tensor.role is not Role.LINEAR_ATTENTION:
-        return ""
-    return ": it has the projections of a gated delta net in one weight, their rows in an order of its own"
+    return UnmappedTensor(f"no Megatron-Core name is known for {tensor.name} ({what}, {tensor.part})")

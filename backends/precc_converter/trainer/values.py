@@ -1,6 +1,7 @@
 """The values behind the names: a parameter's rows to the checkpoint's tensors and back, and shards to a parameter.
 
-Nothing is computed: every element is moved, none is changed.
+Elements are moved and not changed, but for the norm of a gated delta net: the trainer, whose norms hold what is added
+to one, holds it so, too, and the checkpoint as it is multiplied.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from precc_converter.trainer.names import Place
-from precc_converter.trainer.parameters import Parameter, numbered
+from precc_converter.trainer.parameters import Member, Parameter, numbered
 from precc_converter.trainer.stacks import slice_of
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def to_huggingface(place: Place, tensor: Tensor) -> Iterator[tuple[str, Tensor]]
     stretches = used.reshape(parameter.groups, sum(sizes), *parameter.rest)
     pieces = torch.split(stretches, sizes, dim=1)
     for member, piece in zip(parameter.members, pieces, strict=True):
-        whole = piece.reshape(member.rows, *parameter.rest).contiguous()
+        whole = _in_checkpoint(member, piece.reshape(member.rows, *parameter.rest)).contiguous()
         whole = parameter.stacking.to_checkpoint(whole) if parameter.stacking else whole
         yield from ((numbered(name, place.expert), whole) for name in member.names)
 
@@ -62,11 +63,27 @@ def to_megatron(place: Place, tensors: Mapping[str, Tensor]) -> Tensor:
         wanted = (member.rows, *parameter.rest)
         if tuple(own.shape) != wanted:
             raise WrongShape(numbered(member.names[0], place.expert), own.shape, wanted)
+        own = _in_trainer(member, own)
         pieces.append(own.reshape(parameter.groups, member.rows // parameter.groups, *parameter.rest))
     joined = torch.cat(pieces, dim=1).reshape(-1, *parameter.rest)
     if not parameter.padding:
         return joined
     return torch.cat([joined, joined.new_zeros(parameter.padding, *parameter.rest)])
+
+
+def _in_checkpoint(member: Member, rows: Tensor) -> Tensor:
+    """A member's rows in the checkpoint's order; a norm in its dtype where that is wider, rounded once."""
+    if member.centred:
+        value = rows.float() + 1
+        return value if member.dtype == "fp32" else value.to(rows.dtype)
+    return member.regrouping.to_checkpoint(rows) if member.regrouping else rows
+
+
+def _in_trainer(member: Member, rows: Tensor) -> Tensor:
+    """The same the other way round."""
+    if member.centred:
+        return (rows.float() - 1).to(rows.dtype)
+    return member.regrouping.to_trainer(rows) if member.regrouping else rows
 
 
 def gather(place: Place, shards: Sequence[Tensor]) -> Tensor:
@@ -85,6 +102,10 @@ def gather(place: Place, shards: Sequence[Tensor]) -> Tensor:
         return shards[0]
     if parameter.parallel == "row":
         return torch.cat(list(shards), dim=1) if parameter.rest else shards[0]
+    if parameter.sections:
+        sizes = [rows // len(shards) for rows in parameter.sections]
+        split = [torch.split(shard, sizes) for shard in shards]
+        return torch.cat([piece for section in zip(*split, strict=True) for piece in section])
     if parameter.groups % len(shards) and parameter.has_query_groups:
         raise ValueError(
             f"{parameter.groups} query groups do not divide into {len(shards)} shards; gather them yourself"

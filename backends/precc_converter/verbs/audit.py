@@ -6,10 +6,9 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precc_converter.verbs.console import number, print_json, refuse, terminable
+from precc_converter.verbs.console import check_contract, number, print_json, refuse, terminable
 
 if TYPE_CHECKING:
     from precc_converter.auditing.flow import Audit, Bytes
@@ -37,9 +36,11 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a folder of safetensors, or one file")
     parser.add_argument("--contract", metavar="C", required=True, help="what `precc compile -o` wrote")
     parser.add_argument("--source", metavar="SRC", help="the checkpoint that it was made of: compare the bytes")
-    parser.add_argument("--sample", metavar="N", type=number, help="look at the bytes of N units only")
+    parser.add_argument("--sample", metavar="N", type=number, help="look at the bytes of N units only, 1 or more")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="which N units (default: 0)")
-    parser.add_argument("--workers", metavar="N", type=number, default=1, help="processes for the bytes (default: 1)")
+    parser.add_argument(
+        "--workers", metavar="N", type=number, default=1, help="processes for the bytes, 1 or more (default: 1)"
+    )
     parser.add_argument(
         "--output-format", choices=("text", "json"), metavar="FORMAT", help="text, json (default: text)"
     )
@@ -73,11 +74,9 @@ def run(options: Namespace) -> int:
 
 def _check(options: Namespace) -> None:
     """What is no audit at all ends it as a mistake on the command line."""
-    contract = Path(options.contract)
     if not os.path.exists(options.checkpoint):
         options.refuse(f"there is no checkpoint `{options.checkpoint}`")
-    if not (contract / "contract.json" if contract.is_dir() else contract).is_file():
-        options.refuse(f"`{options.contract}` is no folder that `precc compile -o` wrote, and no contract.json")
+    check_contract(options)
     if options.source is not None and not os.path.exists(options.source):
         options.refuse(f"there is no checkpoint `{options.source}`")
     if (options.source is not None or options.sample is not None) and find_spec("torch") is None:

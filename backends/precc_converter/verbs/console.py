@@ -6,8 +6,10 @@ import json
 import signal
 import sys
 import threading
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,11 +40,25 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def is_interrupt(problem: BaseException | None) -> bool:
+    """Whether an exception came of Ctrl-C or SIGTERM: a pool of processes that is stopped raises one of its own."""
+    while problem is not None and not isinstance(problem, KeyboardInterrupt):
+        problem = problem.__context__
+    return problem is not None
+
+
 def number(text: str) -> int:
-    """A count above zero, under the name by which argparse speaks of it. Raises ValueError."""
+    """A count above zero. Raises ArgumentTypeError, whose words argparse shows."""
     if not text.isdecimal() or not int(text):
-        raise ValueError(text)
+        raise ArgumentTypeError(f"`{text}` is no number from 1")
     return int(text)
+
+
+def check_contract(options: Namespace) -> None:
+    """What is no contract at all ends a verb as a mistake on the command line."""
+    contract = Path(options.contract)
+    if not (contract / "contract.json" if contract.is_dir() else contract).is_file():
+        options.refuse(f"`{options.contract}` is no folder that `precc compile -o` wrote, and no contract.json")
 
 
 def refuse(problem: NotConverted, format: str | None) -> int:
