@@ -7,7 +7,7 @@ nothing does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from precc.contract import Contract, Entry
@@ -31,6 +31,14 @@ def nearest(contract: Contract) -> Change | None:
     """The change of fewest tensors; None if none of those that are tried is enough."""
     found = [change for choice in _choices(contract) if (change := _changed(contract, choice)) is not None]
     return min(found, key=lambda change: sum(map(tensors_of, change.values())), default=None)
+
+
+def agrees_without(contract: Contract, layers: Collection[int]) -> bool:
+    """Whether all stages would agree, were nothing quantized in some whole decoder layers."""
+    held = {n: entry for n, entry in enumerate(contract.entries) if entry.tensor.layer in layers}
+    return not _apart(
+        _with(contract, {n: replace(entry, decision=BF16) for n, entry in held.items() if entry.decision.is_quantized})
+    )
 
 
 def _choices(contract: Contract) -> Iterator[_Choice]:
@@ -57,9 +65,7 @@ def _changed(contract: Contract, choice: _Choice) -> Change | None:
     changed: dict[int, Entry] = {}
     for _ in range(ROUNDS):
         tried = _with(contract, changed)
-        run = choose(tried)
-        stages = run.stages(tried)
-        apart = [n for n, entry in enumerate(tried.entries) if stages[n] != decided(entry, run.drafts)]
+        apart = _apart(tried)
         if not apart:
             return _grouped(contract, changed) if any(True for _ in tried.quantized()) else None
         more = {n: choice(contract.entries[n]) for n in apart if n not in changed}
@@ -68,6 +74,13 @@ def _changed(contract: Contract, choice: _Choice) -> Change | None:
             return None
         changed |= {n: replace(contract.entries[n], decision=decision) for n, decision in more.items()}
     return None
+
+
+def _apart(contract: Contract) -> list[int]:
+    """The entries with which some stage would do otherwise than decided, by their numbers."""
+    run = choose(contract)
+    stages = run.stages(contract)
+    return [n for n, entry in enumerate(contract.entries) if stages[n] != decided(entry, run.drafts)]
 
 
 def _grouped(contract: Contract, changed: Mapping[int, Entry]) -> Change:

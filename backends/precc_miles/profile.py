@@ -39,5 +39,14 @@ MAPPED: Mapping[str, str] = {
 }
 """The architectures of which Miles can name trained weights for a server, with the file of
 `backends/megatron_utils/megatron_to_hf` that does. Its dispatch is by parts of names (`__init__.py:40`): those that
-land in the file of another architecture are not here, nor those that precc does not model yet (DeepSeek-V4, Inkling,
-Kimi-VL, MiMo; Qwen3.5, whose experts are stacked tensors that no converter of Miles takes apart)."""
+land in the file of another architecture are not here: Llama 4 (`llama.py`), Qwen3-VL (`qwen2.py`), and MiMo-V2, whose
+experts and sinks `mimo.py`, which is for MiMo's dense model, does not know."""
+
+UNMODELLED: Mapping[str, str] = {
+    "DeepseekV4ForCausalLM": "deepseekv4.py",
+    "KimiK25ForConditionalGeneration": "kimi_vl.py",
+    "Qwen3_5ForConditionalGeneration": "qwen3_5.py",
+    "Qwen3_5MoeForConditionalGeneration": "qwen3_5.py",
+}
+"""The architectures that have such a file too, and whose names precc does not model. The experts of Qwen3.5 are stacked
+tensors, moreover, that no converter of Miles takes apart."""

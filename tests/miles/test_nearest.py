@@ -52,3 +52,21 @@ def test_a_refusal_names_the_stage_the_tensors_and_the_change(policy: str, model
         )
         assert finding.help is not None
         assert f"({tensors:,} tensors)" in finding.help
+
+
+@pytest.mark.parametrize("layers, whole", [("layers[-8:]", "layers[-8:]"), ("layers[:3]", "layers[:3]")])
+def test_whole_layers_are_offered_where_what_is_in_bf16_ends_the_model(layers: str, whole: str) -> None:
+    """Their experts alone no flags say; with all of these layers it compiles."""
+    policy = "default: mxfp8\n{}: bf16\ntrain: pp=1\n"
+    (found,) = errors(policy.format(f"@routed_experts in {layers}"), "qwen3-30b-a3b")
+    assert found.help is not None
+    assert found.help.endswith(f", or with all of `{whole}` in `bf16`")
+    assert not errors(policy.format(whole), "qwen3-30b-a3b")
+
+
+@pytest.mark.parametrize("layers", ["layers[20]", "layers[0, 47]", "layers[40:47]"])
+def test_whole_layers_are_no_way_out_for_others_than_the_outer_ones(layers: str) -> None:
+    """From layer 20 to either end is half of the model."""
+    (found,) = errors(f"default: mxfp8\n@routed_experts in {layers}: bf16\ntrain: pp=1\n", "qwen3-30b-a3b")
+    assert found.help is not None
+    assert "all of" not in found.help

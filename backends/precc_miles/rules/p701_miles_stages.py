@@ -29,11 +29,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from precc.contract import Contract, Entry
-from precc.contract.wording import counted_names, listed
+from precc.contract.wording import counted_names, listed, outer_layers
 from precc.diagnostics import Diagnostic, Severity, error
 from precc_miles.choosing import choose
 from precc_miles.forms import why_not
-from precc_miles.nearest import nearest
+from precc_miles.nearest import agrees_without, nearest
 from precc_miles.profile import MAPPED, MILES
 from precc_miles.stages import TITLES, Staged, decided
 
@@ -79,10 +79,15 @@ def _finding(wanted: Staged, found: Staged, entries: list[Entry], help: str) -> 
 
 
 def _help(contract: Contract, entries: list[Entry]) -> str:
-    """The narrowest change that was found, and the one that layers always allow."""
+    """The narrowest change that was found; and, where what is in BF16 ends the model, whole layers, if that is one."""
     change = nearest(contract)
     if change is None:
         return "compile for `te`, `sglang` and `converter` instead"
     so = listed([f"{counted_names(others)} in `{decision}`" for decision, others in change.items()])
-    inner = any(e.tensor.layer is not None and e.tensor.experts and not e.decision.is_quantized for e in entries)
-    return f"Miles could say it with {so}" + (", or with whole first or last layers in `bf16`" if inner else "")
+    return f"Miles could say it with {so}{_or_whole_layers(contract, entries)}"
+
+
+def _or_whole_layers(contract: Contract, entries: list[Entry]) -> str:
+    high = {e.tensor.layer for e in entries if e.tensor.layer is not None and not e.decision.is_quantized}
+    whole = outer_layers(high, contract.model.layers)
+    return f", or with all of `{whole}` in `bf16`" if whole and agrees_without(contract, high) else ""
