@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from precc.contract import Contract, Entry
 from precc.diagnostics import Diagnostic, error
 from precc.formats import Decision
 from precc.graph.model import ModelGraph, Tensor
+from precc.records import record
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -27,7 +27,7 @@ COMPILED = "out"
 """How findings about a launch name the compiled folder; the command line puts the one that it was given there."""
 
 
-@dataclass(frozen=True)
+@record
 class Artifact:
     """One file that a backend writes; `path` is relative to the output folder (`te/megatron.args`)."""
 
@@ -69,8 +69,7 @@ def text_of(artifacts: Mapping[str, str], path: str) -> str:
     return artifacts[path]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What artifacts say about one tensor by the engine's own rules, and the line of which artifact said so.
 
     `decision` is whatever the engine can know, in the backend's own words; it is compared by equality with what
@@ -81,7 +80,7 @@ class Reading:
     because: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForeignRule:
     """One rule of a file that no contract wrote: its text and place, and the tensors that it reaches and decides.
 
@@ -95,7 +94,7 @@ class ForeignRule:
     beyond: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Foreign:
     """What an engine makes of a launch that no contract wrote.
 
@@ -116,7 +115,7 @@ class EngineUnavailable(Exception):
         self.help = help
 
 
-@dataclass(frozen=True)
+@record
 class Judgement:
     """What an engine's own code makes of artifacts.
 
@@ -132,7 +131,7 @@ class Judgement:
     checks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Attestation:
     """A run's evidence: which contract a live process, or a launch line, was compared with, and what differs.
 
@@ -178,6 +177,20 @@ class Judged(Protocol):
         Engines run in processes of their own. Raises EngineUnavailable where none is installed, or none in the
         version that the artifacts are for.
         """
+
+
+class Outside(NamedTuple):
+    """What an engine calls what holds a tensor that none of its lists or recipes decides, and why none does."""
+
+    name: str
+    why: str
+
+
+class Complete(Protocol):
+    """A backend that also names what its artifacts cannot address."""
+
+    def outside(self, contract: Contract, entry: Entry) -> Mapping[str, Outside]:
+        """What holds an entry's tensor in an engine for which `names` has no module: engine → name and reason."""
 
 
 class Importing(Protocol):
@@ -260,7 +273,12 @@ def find_backend(name: str) -> Backend:
     Raises KeyError for a name that nobody registered, ImportError or AttributeError for an entry point that does not
     load or is no backend.
     """
-    backend = available()[name].load()
+    return load_backend(available()[name])
+
+
+def load_backend(point: EntryPoint) -> Backend:
+    """This loads the target behind an entry point. Raises ImportError or AttributeError as `find_backend` does."""
+    backend = point.load()
     missing = [member for member in MEMBERS if not hasattr(backend, member)]
     if missing:
         raise AttributeError(f"its entry point is no backend: it has no {', '.join(missing)}")
@@ -276,7 +294,7 @@ def available() -> dict[str, EntryPoint]:
 
 def standard_targets() -> tuple[str, ...]:
     """The targets that a policy is compiled for which names none, in order."""
-    return tuple(name for name in sorted(available()) if not is_on_request(find_backend(name)))
+    return tuple(name for name, point in sorted(available().items()) if not is_on_request(load_backend(point)))
 
 
 def select_version(stated: str, modelled: tuple[str, ...]) -> str | None:

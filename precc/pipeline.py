@@ -9,8 +9,8 @@ findings are values, collected at every arrow.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from precc import rules
@@ -20,14 +20,14 @@ from precc.contract.wording import counted_names
 from precc.diagnostics import Diagnostic, error
 from precc.front import Findings, ordered, read_policy
 from precc.graph.model import ModelGraph
-from precc.records import record
+from precc.records import record, replace
 from precc.resolve.bind import Binding, bind
 from precc.resolve.policy import Policy
 from precc.rules.ignores import Ignores
 from precc.source import SourceFile
 
 
-@dataclass(frozen=True)
+@record
 class Emission:
     """What one backend made of a contract: its artifacts, and how many tensors were read back and agree."""
 
@@ -37,7 +37,7 @@ class Emission:
     agree: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class Verification:
     """Tensors compared, how many agree, and one finding for each entry that does not."""
 
@@ -68,14 +68,14 @@ class Settings:
         contract = binding.contract
         train = contract.train.with_settings(self.train)
         rollout = contract.rollout.with_settings(self.rollout)
-        asked = replace(contract, train=train, rollout=rollout, targets=targets, beneath=self.beneath)
+        asked = dataclasses.replace(contract, train=train, rollout=rollout, targets=targets, beneath=self.beneath)
         return replace(binding, contract=asked)
 
 
 ASSUMED = Settings()
 
 
-@dataclass(frozen=True)
+@record
 class Compilation:
     """Everything that one compile knows. `binding` is None when the policy itself has errors."""
 

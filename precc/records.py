@@ -2,6 +2,8 @@
 
 `dataclass` compiles six functions for every class, about a millisecond, and imports `inspect`; for the nodes of the
 syntax that is more than all else that a lint does. Records share their functions, which read the fields of the class.
+One record takes longer to make than one instance of a dataclass: what there is one of for each tensor is a dataclass
+or, compared and hashed often, a named tuple.
 `dataclasses.replace` and `dataclasses.fields` accept them.
 """
 
@@ -55,24 +57,24 @@ def record(cls: type[T]) -> type[T]:
 
 def replace(original: T, **changes: Any) -> T:
     """A record with some fields changed."""
-    return type(original)(**{**_state(original), **changes})
+    return type(original)(**{**values(original), **changes})
+
+
+def values(original: Any) -> dict[str, Any]:
+    """The fields of a record, by name; what a cached property keeps beside them is left out."""
+    state = vars(original)
+    return {name: state[name] for name in original.__record_fields__}
 
 
 def stated(original: Any) -> dict[str, Any]:
     """The fields of a record that do not have their default."""
     fields: dict[str, Field] = original.__record_fields__
-    return {name: value for name, value in _state(original).items() if value != fields[name].default}
+    return {name: value for name, value in values(original).items() if value != fields[name].default}
 
 
 def _comparison(names: list[str]) -> Callable[[Any], object]:
     """What of a record is compared and hashed."""
     return staticmethod(attrgetter(*names)) if names else staticmethod(lambda _: ())
-
-
-def _state(original: Any) -> dict[str, Any]:
-    """The fields of a record; what a cached property keeps beside them is left out."""
-    state = vars(original)
-    return {name: state[name] for name in original.__record_fields__}
 
 
 def _init(self: Any, *values: Any, **named: Any) -> None:
@@ -122,6 +124,7 @@ class _Description:
 
         described: Any = make_dataclass(owner.__name__, owner.__record_fields__)
         fields: dict[str, Any] = described.__dataclass_fields__
+        owner.__dataclass_fields__ = fields
         return fields
 
 
@@ -133,5 +136,5 @@ _METHODS = {
     "__repr__": _repr,
     "__setattr__": _frozen,
     "__delattr__": _frozen,
-    "__getstate__": _state,
+    "__getstate__": values,
 }

@@ -8,6 +8,9 @@ from typing import Any
 
 from hypothesis import settings
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+"""One thread for each process: the tests run in as many processes as there are cores."""
+
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")

@@ -60,6 +60,7 @@ class Verb(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """This runs a command line and returns its exit status; nothing is raised."""
     arguments = sys.argv[1:] if argv is None else list(argv)
+    _open_closed()
     _accept_any_text()
     try:
         status = _dispatch(arguments)
@@ -166,6 +167,16 @@ def _summary(point: EntryPoint) -> str:
         return str(getattr(point.load(), "SUMMARY", "(from an installed backend)"))
     except Exception as problem:
         return f"(does not load: {type(problem).__name__}: {problem})"
+
+
+def _open_closed() -> None:
+    """A stream that was closed before the command began (`>&-`) takes what is written, and shows it nobody.
+
+    Its number is then no more that of the next file that is opened, which a library's output would go into.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _accept_any_text() -> None:

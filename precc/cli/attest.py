@@ -6,7 +6,6 @@ import argparse
 import os
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from precc.cli.arguments import ArgumentParser
@@ -15,6 +14,7 @@ from precc.cli.launching import Launch, read_launch
 from precc.cli.subjects import Targets
 from precc.cli.terminal import print_json
 from precc.diagnostics import Diagnostic
+from precc.records import replace
 
 if TYPE_CHECKING:
     from precc.backend import Attestation, Backend, Launched
@@ -117,7 +117,7 @@ def _contract(path: str) -> Contract:
     try:
         return load_contract(path)
     except ContractError as problem:
-        raise UsageError(str(problem)) from None
+        raise UsageError(str(problem), "compile the policy again") from None
     except (UnicodeDecodeError, RecursionError):
         raise UsageError(f"{path}: not a contract") from None
 
@@ -144,7 +144,7 @@ def _one(backend: Backend, contract: Contract) -> Launched:
         raise UsageError(f"the target {backend.name} starts no engine", "there is no launch line to check")
     if not contract.wants(backend.name):
         raise UsageError(
-            f"the contract is for {', '.join(contract.targets or ())}, not for {backend.name}",
+            f"the contract is for {', '.join(contract.targets or ()) or 'no target'}, not for {backend.name}",
             "compile it for that target",
         )
     return cast("Launched", backend)

@@ -178,7 +178,7 @@ def _print_check(result: Compiled) -> None:
 def _print_compile(result: Compiled, options: Namespace) -> None:
     done = result.done
     assert done.binding is not None
-    print_plan(make_plan(done.binding), done.policy.name)
+    print_plan(make_plan(done.binding), done.policy.name, done.binding.model)
     print()
     for emission in done.emissions:
         print(f"{emission.target}: {emission.agree:,} of {emission.tensors:,} tensors read back and agree")

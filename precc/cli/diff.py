@@ -61,7 +61,7 @@ def _side(argument: str, options: Namespace) -> Contract:
         try:
             return load_contract(argument)
         except (ContractError, UnicodeDecodeError, RecursionError) as problem:
-            raise UsageError(str(problem)) from None
+            raise UsageError(str(problem), "compile the policy again") from None
         except FileNotFoundError:
             raise UsageError(f"`{argument}` was not written by a compile: there is no contract.json") from None
     binding, done = decide(argument, one_model(options.models), options)

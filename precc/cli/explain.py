@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from precc.backend import Backend
 from precc.cli.arguments import ArgumentParser
@@ -18,6 +18,9 @@ from precc.cli.subjects import Targets, one_model
 from precc.cli.terminal import print_json
 from precc.contract import Contract, Entry
 
+if TYPE_CHECKING:
+    from precc.backend import Complete
+
 DESCRIPTION = "Show what is decided for one tensor, by which rule, and every rule that this one beat."
 EXAMPLES = """\
   precc explain policy.prec --model qwen3-30b-a3b model.layers.3.mlp.experts.5.gate_proj
@@ -25,7 +28,8 @@ EXAMPLES = """\
 
 JSON: {tensor, shape, role, layer, decision: {weight: {format, …}, input: {format, scope, …}, backward, …}, rule:
 {file, line, text}, clauses: {weight: {file, line}, …}, beaten: [{file, line, text}], names: {huggingface,
-megatron, sglang}, fused_with: [tensor], shares_scale_with: [tensor]}."""
+megatron, sglang}, outside: {ENGINE: {name, why}}, fused_with: [tensor], shares_scale_with: [tensor]}; `outside` is what
+an engine's lists or recipes cannot name."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -55,7 +59,7 @@ def run(options: Namespace) -> int:
 
 def explanation(contract: Contract, asked: Asked, backends: Iterable[Backend]) -> dict[str, Any]:
     """The explanation, in the shape that `--output-format json` writes."""
-    entry = asked.entry
+    entry, backends = asked.entry, tuple(backends)
     return {
         "tensor": entry.tensor.name,
         "shape": list(entry.tensor.shape),
@@ -66,6 +70,7 @@ def explanation(contract: Contract, asked: Asked, backends: Iterable[Backend]) -
         "clauses": {part: _place(cause.to_json()) for part, cause in entry.clauses},
         "beaten": [cause.to_json() for cause in entry.beaten],
         "names": _names(contract, entry, backends),
+        "outside": _outside(contract, entry, backends),
         "fused_with": list(dict.fromkeys(_members(contract, asked, fused=True))),
         "shares_scale_with": list(dict.fromkeys(_members(contract, asked, fused=False))),
     }
@@ -82,6 +87,13 @@ def _names(contract: Contract, entry: Entry, backends: Iterable[Backend]) -> dic
         known = next((told for other in contract.entries if (told := backend.names(contract, other))), {})
         names |= dict.fromkeys(known) | dict(backend.names(contract, entry))
     return names
+
+
+def _outside(contract: Contract, entry: Entry, backends: Iterable[Backend]) -> dict[str, dict[str, str]]:
+    """What holds the tensor in engines whose lists or recipes cannot name it, and why they cannot."""
+    told = (backend for backend in backends if hasattr(backend, "outside"))
+    found = (cast("Complete", backend).outside(contract, entry) for backend in told)
+    return {engine: held._asdict() for each in found for engine, held in each.items()}
 
 
 def _members(contract: Contract, asked: Asked, fused: bool) -> Iterator[str]:
@@ -102,13 +114,17 @@ def _members(contract: Contract, asked: Asked, fused: bool) -> Iterator[str]:
             yield replace(other, experts=own.experts).name
 
 
+def _held(outside: dict[str, str] | None) -> str:
+    return f"{outside['name']} ({outside['why']})" if outside else "no module of its own"
+
+
 def _lines(shown: dict[str, Any], entry: Entry) -> Iterator[str]:
     where = f"layer {shown['layer']}" if shown["layer"] is not None else "no decoder layer"
     yield f"{shown['tensor']}  [{', '.join(map(str, shown['shape']))}]  {shown['role']}, {where}"
     rows: list[tuple[str, str]] = [("decision", str(entry.decision)), ("rule", str(entry.cause))]
     rows += [("", f"{part} from {cause}") for part, cause in entry.clauses if cause != entry.cause]
     rows += [("beaten", str(cause)) for cause in entry.beaten]
-    rows += [(engine, name or "no module of its own") for engine, name in shown["names"].items()]
+    rows += [(engine, name or _held(shown["outside"].get(engine))) for engine, name in shown["names"].items()]
     rows += [("fused with", name) for name in shown["fused_with"]]
     rows += [("shares scale with", name) for name in shown["shares_scale_with"]]
     before = ""

@@ -40,6 +40,6 @@ def run(options: Namespace) -> int:
     if options.output_format == "json":
         print_json(plan)
     else:
-        print_plan(plan, done.policy.name)
+        print_plan(plan, done.policy.name, binding.model)
     show_beside(done.findings)
     return int(done.has_errors)

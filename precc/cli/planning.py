@@ -8,10 +8,10 @@ from typing import Any
 from precc.cli.terminal import gib, percent, print_table
 from precc.contract import Entry
 from precc.formats import FORMATS
-from precc.graph.model import Tensor
+from precc.graph.model import ModelGraph, Tensor
 from precc.resolve.bind import Binding
 from precc.resolve.policy import PolicyRule
-from precc.syntax.words import ROLES
+from precc.syntax.words import ROLES, Role
 
 OTHER = "other"
 """The row of tensors that play none of the roles (biases, correction terms)."""
@@ -121,12 +121,13 @@ def _rule(rule: PolicyRule, matched: Sequence[Entry], won: Sequence[Entry]) -> R
     }
 
 
-def print_plan(plan: Row, policy: str) -> None:
-    """The plan as tables."""
+def print_plan(plan: Row, policy: str, model: ModelGraph) -> None:
+    """The plan of a model as tables."""
     print(f"{policy} on {plan['model']}")
     print(f"{plan['tensors']:,} tensors, {plan['parameters']:,} parameters, {gib(plan['bytes'])}")
     print(f"{plan['bits_per_weight']:.3f} bits a weight, digest {plan['digest'][:12]}")
     print(f"stored as {_stored_text(plan['stored'])}")
+    print(_tied_text(model), end="")
     print()
     counts = (">tensors", ">parameters", ">size", ">share")
     print_table(("format", *counts), [(name, *_counts(row)) for name, row in plan["formats"].items()])
@@ -150,6 +151,14 @@ def _stored_text(stored: dict[str, dict[str, int]]) -> str:
         return next(iter(stored))
     largest_first = sorted(stored.items(), key=lambda item: -item[1]["parameters"])
     return ", ".join(f"{name} ({row['tensors']:,} tensors)" for name, row in largest_first)
+
+
+def _tied_text(model: ModelGraph) -> str:
+    """A line about the head that is the embedding once more, where it is not counted as a tensor of its own."""
+    if not model.config.get("tie_word_embeddings") or model.config.get("lm_head_stored"):
+        return ""
+    embedding = next(tensor for tensor in model.tensors if tensor.role is Role.EMBEDDING)
+    return f"lm_head is tied to `{embedding.module}` and not counted; a checkpoint may store it too\n"
 
 
 def _experts(plan: Row) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from precc.cli.markup import Html, element, joined
 from precc.cli.report_map import Column, LayerMap, Row, Segment, describe, layer_map, row_title
@@ -81,8 +81,7 @@ def _summary(contract: Contract, findings: Sequence[Diagnostic]) -> Html:
     return element("section", element("h2", "Summary"), element("div", *shown, class_="tiles"), table)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """How much some entries are; bits count scales."""
 
     tensors: int
@@ -196,10 +195,10 @@ def _swatch(form: str, text: str) -> Html:
 
 
 def _legend(contract: Contract, keys: dict[Decision, str]) -> Iterator[Html]:
+    places = {decision: (decision.weight.format, key, str(decision)) for decision, key in keys.items()}
     held: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in contract.entries:
-        decision = entry.decision
-        held.setdefault((decision.weight.format, keys[decision], str(decision)), []).append(entry)
+        held.setdefault(places[entry.decision], []).append(entry)
     order = list(FORMATS)
     rows = [
         _legend_row(*place, Size.of(entries))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from precc.contract import Contract, Entry
 from precc.contract.fold import fold
 from precc.formats import Decision
 from precc.graph.model import Tensor
+from precc.records import record
 from precc.syntax.words import Role
 
 Column: TypeAlias = tuple[str, str]
@@ -44,15 +44,14 @@ TOOLTIP_LINES = 12
 _ROWS = ("outside", "layer", "mtp")
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """The entries of one cell that share a decision."""
 
     decision: Decision
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True)
+@record
 class LayerMap:
     """Rows, columns, and the segments of each cell; a cell that is absent has no weight in this model."""
 
@@ -111,9 +110,15 @@ def row_title(row: Row) -> str:
 
 def describe(segment: Segment) -> str:
     """What a cell says when asked: the tensors, the decision, and the rules behind it, one a line."""
-    names = [line.name for line in fold(segment.entries, lambda entry: entry.tensor.shape)]
+    names = _names(segment.entries)
     causes = dict.fromkeys(f"by {entry.cause}" for entry in segment.entries)
     return "\n".join([*_first(names), f"→ {segment.decision}", *_first(list(causes))])
+
+
+def _names(entries: Sequence[Entry]) -> list[str]:
+    if len(entries) == 1:
+        return [entries[0].tensor.name]
+    return [line.name for line in fold(entries, lambda entry: entry.tensor.shape)]
 
 
 def _first(lines: list[str]) -> list[str]:

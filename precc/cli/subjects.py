@@ -74,6 +74,7 @@ class Targets:
 
     def of(self, policy: Policy) -> list[str]:
         """The targets to compile a policy for, by name."""
+        self._check_any()
         self._check_policy(policy)
         own = policy.targets.names if policy.targets else tuple(self._known)
         if self._asked:
@@ -111,12 +112,12 @@ class Targets:
 
     def load(self, name: str) -> Backend:
         """One backend."""
-        from precc.backend import find_backend
+        from precc.backend import load_backend
 
         if name not in self._loaded:
             self._check([name], "this")
             try:
-                self._loaded[name] = find_backend(name)
+                self._loaded[name] = load_backend(self._known[name])
             except (ImportError, AttributeError) as problem:
                 raise UsageError(f"the target {name} cannot be loaded: {problem}") from problem
         return self._loaded[name]
@@ -131,8 +132,16 @@ class Targets:
         """Every backend that is installed."""
         return [self.load(name) for name in sorted(self._known)]
 
+    def _check_any(self) -> None:
+        """Entry points are those of an installed package: a checkout alone has none."""
+        if not self._known:
+            raise UsageError(
+                "no target is installed", "install precc with its targets: `pip install -e .` in a checkout"
+            )
+
     def _check(self, names: Iterable[str], who: str) -> None:
         for name in names:
+            self._check_any()
             if name not in self._known:
                 known = ", ".join(sorted(self._known))
                 raise UsageError(f"{who} names the target `{name}`, which is not installed", f"targets: {known}")

@@ -76,7 +76,11 @@ class Contract:
 
     def quantized(self) -> Iterator[Entry]:
         """The entries that some side runs below 16 bits."""
-        return (entry for entry in self.entries if entry.decision.is_quantized)
+        return iter(self._quantized)
+
+    @cached_property
+    def _quantized(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self.entries if entry.decision.is_quantized)
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:

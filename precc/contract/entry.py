@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from precc.formats import Decision, stored_bits
 from precc.graph.model import Tensor
+from precc.records import field, record
 from precc.source import Span
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cause:
     """Why something is decided: a line of a policy, or (line 0) a fact such as a tensor's protection."""
 
@@ -30,7 +32,7 @@ class Cause:
         return f"{self.file}:{self.line}: {self.text}" if self.line else self.text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """A tensor (or range of experts) with its decision.
 
@@ -44,7 +46,7 @@ class Entry:
     clauses: tuple[tuple[str, Cause], ...] = ()
     beaten: tuple[Cause, ...] = ()
 
-    @property
+    @cached_property
     def stored_bits(self) -> int:
         """Bits in a checkpoint that follows the contract, over all experts of the range."""
         axis = self.tensor.contraction if self.tensor.contracted else -1

@@ -7,7 +7,7 @@ that these split, were written.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from precc.contract.entry import Entry
 from precc.graph.model import EXPERT, Tensor
@@ -18,8 +18,7 @@ Alike = Callable[[Entry], Hashable]
 """What two entries must have in common to share a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(NamedTuple):
     """One line of the normal form: a name with ranges in braces (`model.layers.{3..60}.mlp.gate.weight`), an entry
     that stands for all of it, and its ranges of decoder layers and experts."""
 
@@ -67,14 +66,16 @@ def _fold_layers(path: tuple[str, ...], layers: dict[int | None, list[Entry]], a
         yield from (_line(path, None, run) for run in _merge_experts(layers[None], alike))
         return
     held: list[_Run] = []
+    content: list[Hashable] = []
     start = stop = 0
     for layer in sorted(number for number in layers if number is not None):
         runs = _merge_experts(layers[layer], alike)
-        if held and layer == stop and _content(held, alike) == _content(runs, alike):
+        found = _content(runs, alike)
+        if layer == stop and found == content:
             stop = layer + 1
             continue
         yield from (_line(path, range(start, stop), run) for run in held)
-        held, start, stop = runs, layer, layer + 1
+        held, content, start, stop = runs, found, layer, layer + 1
     yield from (_line(path, range(start, stop), run) for run in held)
 
 

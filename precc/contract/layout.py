@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Any, Self
+
+from precc.records import record, replace, values
 
 VERSIONS = frozenset({"megatron_core", "te", "sglang", "flashinfer"})
 """The settings that name an engine's version."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Layout:
     """What both sides have: the GPU and the parallel sizes. `stated` is false for the assumed layout."""
 
@@ -23,13 +24,13 @@ class Layout:
     def with_settings(self, settings: Mapping[str, str]) -> Self:
         """The same layout with some settings replaced; sizes are read from their words. A version states no layout."""
         typed = {key: int(word) if isinstance(getattr(self, key), int) else word for key, word in settings.items()}
-        return replace(self, **typed, stated=self.stated or not settings.keys() <= VERSIONS)  # type: ignore[arg-type]
+        return replace(self, **typed, stated=self.stated or not settings.keys() <= VERSIONS)
 
     def to_json(self) -> dict[str, Any]:
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        return values(self)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrainLayout(Layout):
     """The trainer: pipeline stages `pp` of `vpp` virtual chunks, experts over `ep` ranks and each expert over
     `etp`. Versions are words; empty means the newest that is modelled."""
@@ -40,7 +41,7 @@ class TrainLayout(Layout):
     te: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RolloutLayout(Layout):
     """The server: `tp` ranks of which `ep` share out the experts, so that each expert is split over
     `etp` = tp / ep of them (0: derived), and `dp` ranks of attention data parallelism."""

@@ -67,7 +67,7 @@ def contract_from_json(shown: Any, where: str = "contract.json") -> Contract:
     if contract.digest != shown["digest"]:
         raise ContractError(
             f"{where}: the content has digest {contract.digest[:12]}, the file says {shown['digest'][:12]}: "
-            "it was edited after it was compiled; compile the policy again"
+            "it was edited after it was compiled"
         )
     return contract
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from precc.contract.entry import Entry
 from precc.contract.fold import fold
@@ -52,6 +52,15 @@ def _braced(words: list[str]) -> str:
         return words[0]
     tail = "_proj" if all(word.endswith("_proj") for word in words) else ""
     return f"{{{','.join(word.removesuffix(tail) for word in words)}}}{tail}"
+
+
+def outer_layers(found: Collection[int], layers: int) -> str:
+    """`layers[:2]` or `layers[-8:]` where decoder layers are the first or the last of so many; empty for all others."""
+    count = len(found)
+    if not 0 < count < layers:
+        return ""
+    ends = {f"layers[:{count}]": range(count), f"layers[-{count}:]": range(layers - count, layers)}
+    return next((text for text, end in ends.items() if set(end) == set(found)), "")
 
 
 def listed(words: Sequence[str], joint: str = "and") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, cached_property
 from typing import Any, Literal, TypeAlias
 
 from precc.formats.table import FORMATS, Block, Scope
@@ -35,7 +36,7 @@ class Quantization:
     four_over_six: FourOverSix | None = None
     static: bool = False
 
-    @property
+    @cached_property
     def is_quantized(self) -> bool:
         return FORMATS[self.format].is_quantized
 
@@ -100,7 +101,7 @@ class Decision:
     hadamard: bool = False
     stochastic_rounding: bool = False
 
-    @property
+    @cached_property
     def is_quantized(self) -> bool:
         return self.weight.is_quantized or (self.input is not None and self.input.is_quantized)
 
@@ -173,6 +174,7 @@ BF16 = Decision(Quantization("bf16"), Quantization("bf16"))
 """An unquantized matrix multiplication."""
 
 
+@cache
 def kept(dtype: str) -> Decision:
     """This keeps a tensor that is no GEMM operand in its stored dtype (`bf16`, `fp16`, `fp32`)."""
     return Decision(Quantization(dtype))

@@ -34,7 +34,8 @@ class StoredPart:
         return prod(self.shape) * _BITS[self.dtype]
 
 
-def stored_parts(decision: Decision, shape: tuple[int, ...], contracted: int = -1) -> Iterator[StoredPart]:
+@lru_cache(maxsize=4096)
+def stored_parts(decision: Decision, shape: tuple[int, ...], contracted: int = -1) -> tuple[StoredPart, ...]:
     """This lists the tensors that hold one weight of `shape` whose contraction axis is `contracted`.
 
     Packed integers store their logical shape beside the codes, as compressed-tensors does.
@@ -42,6 +43,10 @@ def stored_parts(decision: Decision, shape: tuple[int, ...], contracted: int = -
     Leading axes (stacked experts) stay; blocks run over the output axis (rows) and the contraction axis
     (columns). Four-bit codes are two a byte along the contraction axis.
     """
+    return tuple(_parts(decision, shape, contracted))
+
+
+def _parts(decision: Decision, shape: tuple[int, ...], contracted: int) -> Iterator[StoredPart]:
     weight = decision.weight
     form = FORMATS[weight.format]
     if not form.is_quantized:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
 
 from precc.contract import Cause, Contract, Entry, RolloutLayout, TrainLayout
-from precc.formats import BF16, kept
+from precc.formats import BF16, Decision, kept
 from precc.graph.model import ModelGraph, Tensor
 from precc.graph.selection import Matcher, matcher, reaches, split_experts
+from precc.records import record
 from precc.resolve.fill import Draft
 from precc.resolve.policy import Policy, PolicyRule
 from precc.syntax.ast import IsCondition, Layout, Selector
@@ -16,21 +19,21 @@ from precc.syntax.ast import IsCondition, Layout, Selector
 BUILT_IN_DEFAULT = Cause("", 0, "default: bf16")
 
 
-@dataclass
 class RuleUse:
-    """What one rule did on a model, as positions in the contract's entries.
+    """What one rule did on a model, as positions in the contract's entries. Compared by identity.
 
     `matched` are the tensors that its selectors match, `reached` those of them that it may decide about (protection
     opened), `won` those where some part of it is in force.
     """
 
-    rule: PolicyRule
-    matched: list[int] = field(default_factory=list)
-    reached: list[int] = field(default_factory=list)
-    won: list[int] = field(default_factory=list)
+    def __init__(self, rule: PolicyRule) -> None:
+        self.rule = rule
+        self.matched: list[int] = []
+        self.reached: list[int] = []
+        self.won: list[int] = []
 
 
-@dataclass(frozen=True)
+@record
 class Binding:
     """A policy on a model: the contract, and what each of its rules and defaults did."""
 
@@ -52,7 +55,8 @@ def bind(policy: Policy, model: ModelGraph) -> Binding:
     uses = tuple(RuleUse(rule) for rule in policy.rules)
     defaults = tuple(RuleUse(rule) for rule in policy.defaults)
     matchers = [[matcher(selector, model.layers) for selector in rule.selectors] for rule in policy.rules]
-    entries = tuple(_decide(at, tensor, defaults, uses, matchers) for at, tensor in enumerate(tensors))
+    cascade = _Cascade(defaults, uses, matchers)
+    entries = tuple(cascade.decide(at, tensor) for at, tensor in enumerate(tensors))
     contract = Contract(
         model=model,
         policy=policy.name,
@@ -77,23 +81,57 @@ def _selectors(policy: Policy) -> Iterator[Selector]:
             yield expect.condition.selector
 
 
-def _decide(
-    at: int, tensor: Tensor, defaults: tuple[RuleUse, ...], uses: tuple[RuleUse, ...], matchers: list[list[Matcher]]
-) -> Entry:
-    reached = []
-    for use, tests in zip(uses, matchers, strict=True):
-        answers = [bits for test in tests if (bits := test(tensor))]
-        if answers:
+class _Outcome(NamedTuple):
+    """What some rules decide together: the parts of an entry, and the rules that some part of it comes from."""
+
+    decision: Decision
+    cause: Cause
+    clauses: tuple[tuple[str, Cause], ...]
+    beaten: tuple[Cause, ...]
+    winners: tuple[RuleUse, ...]
+
+
+class _Cascade:
+    """The rules of a policy on one model, with the matchers of each.
+
+    What the same rules reach is decided once, and equal decisions are one object.
+    """
+
+    def __init__(self, defaults: tuple[RuleUse, ...], uses: tuple[RuleUse, ...], matchers: list[list[Matcher]]) -> None:
+        self._defaults = defaults
+        self._uses = tuple(zip(uses, matchers, strict=True))
+        self._outcomes: dict[tuple[bool, tuple[RuleUse, ...]], _Outcome] = {}
+        self._decisions = {BF16: BF16}
+
+    def decide(self, at: int, tensor: Tensor) -> Entry:
+        """The entry of a tensor, whose position in the contract is `at`."""
+        reached = tuple(self._reached(at, tensor))
+        if is_closed(tensor):
+            opened = any(use.rule.sets_format for use in reached)
+            return self._decided(at, tensor, reached) if opened else _keep(tensor)
+        for use in self._defaults:
             use.matched.append(at)
-            if any(reaches(bits, tensor) for bits in answers):
-                use.reached.append(at)
-                reached.append(use)
-    if is_closed(tensor):
-        return _cascade(at, tensor, reached) if any(use.rule.sets_format for use in reached) else _keep(tensor)
-    for use in defaults:
-        use.matched.append(at)
-        use.reached.append(at)
-    return _cascade(at, tensor, [*defaults, *reached])
+            use.reached.append(at)
+        return self._decided(at, tensor, (*self._defaults, *reached))
+
+    def _reached(self, at: int, tensor: Tensor) -> Iterator[RuleUse]:
+        for use, tests in self._uses:
+            answers = [bits for test in tests if (bits := test(tensor))]
+            if answers:
+                use.matched.append(at)
+                if any(reaches(bits, tensor) for bits in answers):
+                    use.reached.append(at)
+                    yield use
+
+    def _decided(self, at: int, tensor: Tensor, reached: tuple[RuleUse, ...]) -> Entry:
+        key = tensor.is_gemm, reached
+        if key not in self._outcomes:
+            self._outcomes[key] = _outcome(*key)
+        made = self._outcomes[key]
+        decision = self._decisions.setdefault(made.decision, made.decision)
+        for use in made.winners:
+            use.won.append(at)
+        return Entry(tensor, decision, made.cause, made.clauses, made.beaten)
 
 
 def is_closed(tensor: Tensor) -> bool:
@@ -104,7 +142,12 @@ def is_closed(tensor: Tensor) -> bool:
 def _keep(tensor: Tensor) -> Entry:
     dtype = tensor.dtype if tensor.dtype in ("bf16", "fp16", "fp32") else "bf16"
     decision = BF16 if tensor.is_gemm and dtype == "bf16" else kept(dtype)
-    return Entry(tensor, decision, Cause("", 0, f"protected: {_protection(tensor)}"))
+    return Entry(tensor, decision, _protected(_protection(tensor)))
+
+
+@cache
+def _protected(by: str) -> Cause:
+    return Cause("", 0, f"protected: {by}")
 
 
 def _protection(tensor: Tensor) -> str:
@@ -113,21 +156,22 @@ def _protection(tensor: Tensor) -> str:
     return tensor.role.value if tensor.role is not None else tensor.part
 
 
-def _cascade(at: int, tensor: Tensor, reached: list[RuleUse]) -> Entry:
+def _outcome(is_gemm: bool, reached: tuple[RuleUse, ...]) -> _Outcome:
     draft = Draft()
     for use in reached:
         draft.apply(use.rule)
     decision = draft.decision()
-    if not tensor.is_gemm and not decision.is_quantized:
+    if not is_gemm and not decision.is_quantized:
         decision = kept(decision.weight.format)
     causes = _in_force(draft, decision.to_json())
-    winners = set(causes.values())
-    for use in reached:
-        if use.rule.cause in winners:
-            use.won.append(at)
-    beaten = tuple(use.rule.cause for use in reversed(reached) if use.rule.cause not in winners)
-    cause = causes.get("weight", BUILT_IN_DEFAULT)
-    return Entry(tensor, decision, cause, tuple(causes.items()), beaten)
+    in_force = set(causes.values())
+    return _Outcome(
+        decision=decision,
+        cause=causes.get("weight", BUILT_IN_DEFAULT),
+        clauses=tuple(causes.items()),
+        beaten=tuple(use.rule.cause for use in reversed(reached) if use.rule.cause not in in_force),
+        winners=tuple(use for use in reached if use.rule.cause in in_force),
+    )
 
 
 _SWITCHES = ("hadamard", "stochastic_rounding")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from precc.graph.families import vocabulary
 from precc.graph.model import ModelGraph, Tensor
 from precc.graph.selection import matcher
-from precc.records import replace
+from precc.records import record, replace
 from precc.resolve.bind import Binding
 from precc.syntax.ast import (
     CombinedSelector,
@@ -23,7 +22,7 @@ from precc.syntax.ast import (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Miss:
     """A path that matches nothing on this model. `known`: some family has such a name. `elsewhere`: tensors of this
     model that play the same part under another name and that the rule does not reach. `outside`: only the numbers in

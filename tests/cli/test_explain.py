@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from cli.commands import Run, Write
 
 QWEN, DEEPSEEK = "qwen3-30b-a3b", "deepseek-v3"
@@ -12,7 +13,7 @@ TEXT = "default: mxfp8\nexperts.*: nvfp4 per_token\nlayers[-8:]: bf16\nexperts.*
 def test_json_has_the_documented_shape(run: Run, policy: Write) -> None:
     """Key by key; the tensor is the one asked for, not its range."""
     shown = run("explain", policy(TEXT), "--model", QWEN, EXPERT, "--output-format", "json").json
-    keys = "tensor shape role layer decision rule clauses beaten names fused_with shares_scale_with"
+    keys = "tensor shape role layer decision rule clauses beaten names outside fused_with shares_scale_with"
     assert list(shown) == keys.split()
     assert shown["tensor"] == f"{EXPERT}.weight"
     assert (shown["shape"], shown["role"], shown["layer"]) == ([768, 2048], "routed_experts", 3)
@@ -35,6 +36,43 @@ def test_the_engines_names_are_shown(run: Run) -> None:
     assert {"huggingface", "megatron", "sglang"} <= names.keys()
     assert "decoder.layers.3" in names["megatron"]
     assert "layers.3" in names["sglang"]
+
+
+@pytest.mark.parametrize(
+    "model, tensor, held",
+    [
+        (QWEN, "model.layers.0.mlp.gate", "decoder.layers.0.mlp.router.weight"),
+        (QWEN, "lm_head", "output_layer.weight"),
+        (DEEPSEEK, "model.layers.3.mlp.gate.e_score_correction_bias", "decoder.layers.3.mlp.router.expert_bias"),
+        ("gpt-oss-20b", "model.layers.2.mlp.router.bias", "decoder.layers.2.mlp.router.bias"),
+        (
+            "gpt-oss-20b",
+            "model.layers.2.self_attn.sinks",
+            "decoder.layers.2.self_attention.core_attention.softmax_offset",
+        ),
+    ],
+)
+def test_what_no_recipe_matches_is_named_as_a_parameter(run: Run, model: str, tensor: str, held: str) -> None:
+    """It has no module that a recipe could name, and says so; what has one says nothing of it."""
+    shown = run("explain", "bf16", "--model", model, tensor, "--output-format", "json").json
+    assert shown["names"]["megatron"] is None
+    assert shown["outside"]["megatron"] == {"name": held, "why": "a parameter that no recipe matches"}
+    text = run("explain", "bf16", "--model", model, tensor).out
+    assert f"{held} (a parameter that no recipe matches)\n" in text
+
+
+def test_a_draft_class_that_calls_its_layer_the_first_is_named_so(run: Run) -> None:
+    """Of Qwen3-Next: no list tells that layer from the decoder's own, and what is beside it has no config."""
+    shown = run(
+        "explain", "bf16", "-m", "qwen3-next-80b-a3b", "mtp.layers.0.self_attn.q_proj", "--output-format", "json"
+    )
+    assert shown.json["names"]["sglang"] is None
+    assert shown.json["outside"]["sglang"] == {
+        "name": "model.layers.0.self_attn.qkv_proj",
+        "why": "in the draft model, by the name of the decoder's layer 0",
+    }
+    beside = run("explain", "bf16", "-m", "qwen3-next-80b-a3b", "mtp.fc").out
+    assert " fc (in the draft model, built without a config)\n" in beside
 
 
 def test_the_name_may_end_in_weight_or_not(run: Run, policy: Write) -> None:

@@ -127,6 +127,26 @@ def test_a_reader_that_goes_away_is_no_error(project: Path) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("stream", [0, 1, 2])
+@pytest.mark.parametrize("verb", ["models", "lint"])
+def test_a_stream_that_was_closed_is_no_error(project: Path, verb: str, stream: int) -> None:
+    """`precc models >&-` does what it does, and shows it nobody."""
+    (project / "policy.prec").write_text("default: bf16\n")
+    arguments = [verb, "policy.prec"] if verb == "lint" else [verb]
+    command = f"'{sys.executable}' -m precc {' '.join(arguments)} {stream}>&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) == (stream != 1)
+
+
+def test_a_file_does_not_get_the_number_of_a_closed_stream(project: Path) -> None:
+    """Else what a library prints by itself would go into it."""
+    install_verb(project, "number", "import os; os._exit(os.open('file', os.O_CREAT | os.O_WRONLY))")
+    environment = {**os.environ, "PYTHONPATH": str(project)}
+    command = f"'{sys.executable}' -m precc number 0>&- 1>&- 2>&-"
+    assert subprocess.run(command, shell=True, cwd=project, env=environment).returncode > 2
+
+
 def test_output_survives_an_encoding_that_lacks_a_character(project: Path) -> None:
     """A policy's comments are in any script, a log's encoding may be ASCII."""
     (project / "policy.prec").write_text("精度: bad\n", encoding="utf-8")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.commands import Run, Write
+
+import precc.graph
 
 QWEN, DEEPSEEK = "qwen3-30b-a3b", "deepseek-v3"
 ROW = {"tensors", "parameters", "bytes", "fraction"}
@@ -37,6 +41,19 @@ def test_the_precision_that_a_checkpoint_is_stored_in_is_told(run: Run) -> None:
     text = run("plan", "bf16", "--model", DEEPSEEK).out
     assert "\nstored as fp8_block (45,808 tensors), bf16 (316 tensors), fp32 (59 tensors)\n" in text
     assert "\nstored as bf16\n" in run("plan", "bf16", "--model", QWEN).out
+
+
+def test_a_tied_head_that_is_not_counted_is_told(run: Run, project: Path) -> None:
+    """From a configuration it is 310 tensors; the published checkpoint, in the catalogue, has 311."""
+    config = json.loads((Path(precc.graph.__file__).parent / "models" / "qwen3-0.6b.json").read_text())["config"]
+    (project / "config.json").write_text(json.dumps(config))
+    line = "\nlm_head is tied to `model.embed_tokens` and not counted; a checkpoint may store it too\n"
+    counted, stored = (run("plan", "bf16", "--model", model).out for model in ("./config.json", "qwen3-0.6b"))
+    assert "\n310 tensors," in counted
+    assert line in counted
+    assert "\n311 tensors," in stored
+    assert "tied" not in stored
+    assert "tied" not in run("plan", "bf16", "--model", QWEN).out
 
 
 def test_formats_and_roles_each_add_up_to_the_model(run: Run) -> None:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from tests.perf import convert, deepseek, experts, headers, quantize, start
+from tests.perf import convert, deepseek, experts, headers, largest, quantize, start
 
 
 def main() -> None:
@@ -21,6 +21,7 @@ def main() -> None:
     console.print(f"Python {platform.python_version()}, {platform.machine()}, {cores} cores, load {load:.1f}\n")
     with TemporaryDirectory() as folder:
         console.print(start.measure(max(40 // less, 3)))
+        console.print(largest.measure(max(9 // less, 1), Path(folder)))
         console.print(experts.measure(max(9 // less, 1), Path(folder)))
         console.print(headers.measure(max(9 // less, 1), Path(folder)))
         console.print(deepseek.measure(max(3 // less, 1), Path(folder)))

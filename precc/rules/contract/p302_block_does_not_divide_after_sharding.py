@@ -21,7 +21,7 @@ rollout: gpu=h200 tp=8 ep=8 dp=8
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from precc.contract import Contract, Entry
 from precc.contract.wording import folded_names, listed
@@ -33,9 +33,11 @@ CODE = "P302"
 NAME = "block-does-not-divide-after-sharding"
 SEVERITY = Severity.ERROR
 
+_EXPERTS_SERVED = "tp / ep"
+"""What the ranks are called that a server splits each expert over."""
 
-@dataclass(frozen=True, slots=True)
-class _Split:
+
+class _Split(NamedTuple):
     """How one side splits one tensor: the side, what the number of ranks is called, the number, and the numbers that
     this model could be run with (they divide its attention heads)."""
 
@@ -45,8 +47,7 @@ class _Split:
     possible: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Shards:
+class _Shards(NamedTuple):
     """A dimension that is split, the block that runs along it, and into how many parts it is split at most."""
 
     size: int
@@ -62,10 +63,11 @@ class _Shards:
 def check(contract: Contract) -> Iterator[Diagnostic]:
     """Every quantized weight on every side that is asked for; equal shards under one rule are one finding."""
     found: dict[tuple[object, _Shards, _Split], list[Entry]] = {}
+    possible = _possible(contract)
     for entry in contract.quantized():
         if not entry.tensor.is_gemm or entry.tensor.parallel is None or indivisible(entry) is not None:
             continue
-        for split in _splits(contract, entry):
+        for split in _splits(contract, entry, possible):
             shards = _Shards(*_size_and_block(entry), _most_shards(contract, entry))
             if split.ranks > 1 and not shards.fit(split.ranks):
                 found.setdefault((entry.cause, shards, split), []).append(entry)
@@ -73,16 +75,15 @@ def check(contract: Contract) -> Iterator[Diagnostic]:
         yield _finding(entries, shards, split)
 
 
-def _splits(contract: Contract, entry: Entry) -> Iterator[_Split]:
+def _splits(contract: Contract, entry: Entry, possible: tuple[int, ...]) -> Iterator[_Split]:
     is_expert = entry.tensor.role is Role.ROUTED_EXPERTS
-    possible = _possible(contract)
-    if contract.runs("te") and entry.decision.trains_quantized:
+    if contract.runs("te") and entry.decision.train != "bf16":
         key = "etp" if is_expert else "tp"
         yield _Split("training", key, getattr(contract.train, key), possible)
     if contract.runs("sglang"):
         rollout = contract.rollout
         if is_expert:
-            yield _Split("serving", "tp / ep", rollout.expert_tp, possible)
+            yield _Split("serving", _EXPERTS_SERVED, rollout.expert_tp, possible)
         else:
             in_attention = Role.ATTENTION in (entry.tensor.role, *entry.tensor.within)
             yield _Split("serving", "tp", rollout.attention_tp if in_attention else rollout.tp, possible)
@@ -112,7 +113,6 @@ def _most_shards(contract: Contract, entry: Entry) -> int | None:
 
 
 def _finding(entries: list[Entry], shards: _Shards, split: _Split) -> Diagnostic:
-    works = [str(ranks) for ranks in split.possible if shards.fit(ranks)]
     form = entries[0].decision.weight.format
     left = f"{shards.size} / {split.ranks} = {shards.size / split.ranks:g}"
     return error(
@@ -120,6 +120,17 @@ def _finding(entries: list[Entry], shards: _Shards, split: _Split) -> Diagnostic
         f"{folded_names(entries)} in {split.side} with {split.key}={split.ranks}: {left} is not "
         + (f"a multiple of the {shards.block}-element block of {form}" if shards.block > 1 else "a whole number"),
         entries[0].span,
-        help=f"sizes that work for {split.key}: {listed(works, 'or')}; "
-        "or a format with smaller blocks, or more expert parallelism for experts",
+        help=_help(shards, split),
     )
+
+
+def _help(shards: _Shards, split: _Split) -> str:
+    """The sizes that work, if there are any, and what else would, if it does anything about this weight."""
+    works = [str(ranks) for ranks in split.possible if shards.fit(ranks)]
+    sizes = f"sizes that work for {split.key}: {listed(works, 'or')}"
+    first = sizes if works else f"no size works for {split.key}: keep them in `bf16`"
+    others = (
+        ("or a format with smaller blocks", shards.block > 1),
+        ("or more expert parallelism for experts", split.key == _EXPERTS_SERVED),
+    )
+    return "; ".join(filter(None, (first, ", ".join(text for text, helps in others if helps))))
