@@ -181,12 +181,13 @@ def test_a_checkpoint_from_stacked_experts_is_audited_too(tmp_path: Path, order:
 
 
 def test_a_source_of_another_model_is_said(written: Conversions, tmp_path: Path) -> None:
-    """Beside what the headers show."""
+    """Beside what the headers show: by its configuration, and by the first tensor that it lacks."""
     out = written("nvfp4_rl").copy(tmp_path / "out")
     other = case(tmp_path, SMALL["qwen3"], "bf16")
-    finding = out.finding(source=other.source)
-    assert finding.code == "P603"
-    assert str(other.source) in finding.message
+    findings = {finding.code: finding.message for finding in out.audit(source=other.source).findings}
+    assert findings.keys() == {"P603", "P610"}
+    assert str(other.source) in findings["P603"]
+    assert findings["P610"].startswith("config.json is not that of the source: `architectures` is ")
 
 
 def test_a_source_that_is_not_finite_is_said(tmp_path: Path) -> None:
