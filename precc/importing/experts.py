@@ -53,7 +53,7 @@ class Experts:
 
     def held(self, tensor: Tensor) -> str | None:
         """The dtype of a tensor in the shards, of the first of several experts."""
-        return self.stored.get(f"{next(tensor.modules())}.{tensor.parameter}")
+        return self.stored.get(next(tensor.names()))
 
     def differ(self, tensor: Tensor) -> bool:
         """Whether the shards hold a tensor otherwise than the model's configuration says."""

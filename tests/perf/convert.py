@@ -95,7 +95,7 @@ def write(folder: Path) -> int:
     (folder / "config.json").write_text(json.dumps(CONFIG))
     names = {}
     for tensor in read_model(str(folder / "config.json")).tensors:
-        names |= {f"{module}.{tensor.parameter}": tensor.shape for module in tensor.modules()}
+        names |= dict.fromkeys(tensor.names(), tensor.shape)
     size, files = 0, {}
     for at in range(2):
         part = {name: torch.randn(shape, dtype=torch.bfloat16) * 0.02 for name, shape in list(names.items())[at::2]}

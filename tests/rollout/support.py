@@ -17,6 +17,7 @@ from precc.diagnostics import Diagnostic
 from precc.graph.config import describe
 from precc.graph.model import ModelGraph
 from precc.graph.reading import read_model
+from precc.graph.shrinking import shrink
 from precc.resolve.bind import bind
 from precc.source import SourceFile
 from precc_sglang import backend
@@ -77,6 +78,11 @@ def bound(policy: str, graph: ModelGraph, rollout: str = "") -> Contract:
     assert not [finding.message for finding in found if finding.is_error]
     settings = dict(word.split("=", 1) for word in rollout.split())
     return pipeline.Settings(rollout=settings).apply(bind(read, graph), ("sglang",)).contract
+
+
+def four_layers(model: str, policy: str) -> Contract:
+    """The contract of a policy text for four layers of a model."""
+    return bound(policy, shrink(read_model(model), 4).graph)
 
 
 def findings(contract: Contract) -> list[Diagnostic]:

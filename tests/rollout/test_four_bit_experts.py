@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 import yaml
-from rollout.support import CONFIG, ENVIRONMENT, SERVER, bound, emitted, findings
+from rollout.support import CONFIG, ENVIRONMENT, SERVER, emitted, findings, four_layers
 
 from precc.backend import Unsupported
-from precc.contract import Contract
-from precc.graph.reading import read_model
-from precc.graph.shrinking import shrink
 from precc_sglang.launch import attest_launch
 from precc_sglang.reading import read_back
 from precc_sglang.served import decides
@@ -65,23 +61,11 @@ REFUSED = [
 ]
 
 
-def of(model: str, policy: str) -> Contract:
-    """The contract for four layers of a model."""
-    return bound(policy, shrink(read_model(model), 4).graph)
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    """The live SGLang."""
-    with Judge() as live:
-        yield live
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model, policy", CASES)
 def test_sglang_runs_and_loads_what_was_compiled(judge: Judge, model: str, policy: str) -> None:
     """Every tensor, those of DeepSeek-V4's draft model among them."""
-    contract = of(model, policy)
+    contract = four_layers(model, policy)
     assert not [finding.message for finding in findings(contract) if finding.is_error]
     judgement = judge(contract, emitted(contract))
     assert [finding.message for finding in judgement.findings] == []
@@ -91,7 +75,7 @@ def test_sglang_runs_and_loads_what_was_compiled(judge: Judge, model: str, polic
 @pytest.mark.parametrize("model, policy, words", REFUSED)
 def test_what_sglang_cannot_do_is_refused(model: str, policy: str, words: str) -> None:
     """Each with the reason."""
-    found = [finding.message for finding in findings(of(model, policy)) if finding.is_error]
+    found = [finding.message for finding in findings(four_layers(model, policy)) if finding.is_error]
     assert any(words in message for message in found), found
 
 
@@ -103,7 +87,7 @@ KEY = "routed_experts_quant_method"
 )
 def test_a_config_that_does_not_say_what_experts_are_in_is_noticed(policy: str, key: str) -> None:
     """Without it SGLang would look into the headers, or take all experts for FP8."""
-    contract = of(FLASH, policy)
+    contract = four_layers(FLASH, policy)
     artifacts = emitted(contract)
     config = json.loads(artifacts[CONFIG])
     del config[key]
@@ -116,7 +100,7 @@ def test_a_config_that_does_not_say_what_experts_are_in_is_noticed(policy: str, 
 @pytest.mark.parametrize("policy, said", [(FP8, "mxfp4 in the kernels of fp8"), (RELEASED, "")])
 def test_sglang_takes_experts_for_mxfp4_where_nothing_says_what_they_are(judge: Judge, policy: str, said: str) -> None:
     """Why the config always says it: without the key, and without headers, its default is MXFP4."""
-    contract = of(FLASH, policy)
+    contract = four_layers(FLASH, policy)
     artifacts = emitted(contract)
     config = json.loads(artifacts[CONFIG])
     del config[KEY]
@@ -136,7 +120,7 @@ READ = [
 @pytest.mark.parametrize("policy, written, other, method", READ)
 def test_the_argument_that_rounds_the_inputs_is_read(policy: str, written: str, other: str, method: str) -> None:
     """Left out it is the engine's default, which on Blackwell is MXFP8."""
-    contract = of(FLASH, policy)
+    contract = four_layers(FLASH, policy)
     artifacts = emitted(contract)
     assert written in artifacts[SERVER]
     readings = read_back(contract, {**artifacts, SERVER: artifacts[SERVER].replace(written, other)})
@@ -146,12 +130,12 @@ def test_the_argument_that_rounds_the_inputs_is_read(policy: str, written: str, 
 
 def test_the_argument_is_for_experts_in_mxfp4_alone() -> None:
     """Beside any other config, and beside one that does not say it any more, it is what precc never writes."""
-    released = of(FLASH, RELEASED)
+    released = four_layers(FLASH, RELEASED)
     artifacts = emitted(released)
     config = {key: said for key, said in json.loads(artifacts[CONFIG]).items() if key != KEY}
     with pytest.raises(Unsupported, match="it chooses the format of expert inputs"):
         read_back(released, {**artifacts, CONFIG: json.dumps(config)})
-    fp8 = of(FLASH, FP8)
+    fp8 = four_layers(FLASH, FP8)
     artifacts = emitted(fp8)
     with pytest.raises(Unsupported, match="it chooses the format of expert inputs"):
         read_back(fp8, {**artifacts, SERVER: artifacts[SERVER] + f"{PRECISION}: default\n"})
@@ -160,7 +144,7 @@ def test_the_argument_is_for_experts_in_mxfp4_alone() -> None:
 @pytest.mark.parametrize("policy", [RELEASED, WEIGHTS, f"{NVFP4}@routed_experts in @mtp: {ROUNDED}\n", NVFP4])
 def test_a_launch_line_of_what_was_compiled_attests(policy: str) -> None:
     """Arguments that decide precision beside other contracts are this one's own."""
-    contract = of(FLASH, policy)
+    contract = four_layers(FLASH, policy)
     artifacts = emitted(contract)
     said = yaml.safe_load(artifacts[SERVER])
     line = ["python", "-m", "sglang.launch_server"]

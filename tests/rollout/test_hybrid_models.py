@@ -4,16 +4,13 @@ and Nemotron-H, judged."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
-from rollout.support import CONFIG, bound, config_of, emitted, findings
+from rollout.support import CONFIG, config_of, emitted, findings, four_layers
 
 import precc_converter
 from precc.backend import Unsupported
 from precc.contract import Contract
-from precc.graph.reading import read_model
-from precc.graph.shrinking import shrink
 from precc_sglang.upstream import Judge
 
 NEXT, DENSE, MOE, VISUAL = "qwen3-next-80b-a3b", "qwen3.5-27b", "qwen3.5-35b-a3b", "qwen3-vl-30b-a3b"
@@ -47,18 +44,6 @@ CASES = [
 ]
 
 
-def of(model: str, policy: str) -> Contract:
-    """The contract for four layers of a model."""
-    return bound(policy, shrink(read_model(model), 4).graph)
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    """The live SGLang."""
-    with Judge() as live:
-        yield live
-
-
 def planned(contract: Contract) -> dict[str, str]:
     """The artifacts, and the converter's plan."""
     return {**emitted(contract), **{one.path: one.text for one in precc_converter.backend.emit(contract)}}
@@ -68,7 +53,7 @@ def planned(contract: Contract) -> dict[str, str]:
 @pytest.mark.parametrize("model, policy", CASES)
 def test_sglang_runs_and_loads_what_was_compiled(judge: Judge, model: str, policy: str) -> None:
     """Layer by layer, draft models among it; of Qwen3-Next's MTP layer a server holds nothing."""
-    contract = of(model, policy)
+    contract = four_layers(model, policy)
     assert not [finding.message for finding in findings(contract) if finding.is_error]
     judgement = judge(contract, emitted(contract) if "static" in policy else planned(contract))
     assert [finding.message for finding in judgement.findings] == []
@@ -79,7 +64,7 @@ def test_sglang_runs_and_loads_what_was_compiled(judge: Judge, model: str, polic
 @pytest.mark.slow
 def test_a_stack_beside_single_experts_would_be_all_that_is_read(judge: Judge) -> None:
     """Why no stack is kept where one is taken apart: the loader that met it looks for no single expert any more."""
-    contract = of(MOE, "@routed_experts: mxfp8\nlayers[0]: bf16\n")
+    contract = four_layers(MOE, "@routed_experts: mxfp8\nlayers[0]: bf16\n")
     artifacts = planned(contract)
     plan = json.loads(artifacts[PLAN])
     for line in plan["tensors"]:
@@ -106,14 +91,14 @@ def test_a_stack_beside_single_experts_would_be_all_that_is_read(judge: Judge) -
 )
 def test_what_a_class_cannot_run_is_refused(model: str, policy: str, code: str, says: str) -> None:
     """With the tensors, before anything is written."""
-    found = [f.message for f in findings(of(model, policy)) if f.is_error and f.code == code]
+    found = [f.message for f in findings(four_layers(model, policy)) if f.is_error and f.code == code]
     assert any(says in message for message in found), found
 
 
 def test_an_entry_for_a_decoder_layer_is_no_entry_for_a_draft_layer() -> None:
     """A list of FP8 or MXFP8 cannot tell `model.layers.1` from `mtp.layers.1`: such a policy has no list."""
     with pytest.raises(Unsupported) as caught:
-        emitted(of(LATENT, "default: mxfp8\n(@mtp): mxfp8\nlayers[1]: bf16\n"))
+        emitted(four_layers(LATENT, "default: mxfp8\n(@mtp): mxfp8\nlayers[1]: bf16\n"))
     (finding,) = caught.value.findings
     assert finding.code == "P701"
     assert "backbone.layers.1.mixer." in finding.message
@@ -123,7 +108,7 @@ def test_the_server_without_a_draft_model_is_said() -> None:
     """Qwen3-Next's draft model would be built like layer 0; where nothing is quantized that is no matter."""
     quantized = "@routed_experts: mxfp8\n"
     said = {
-        (model, policy): "P702" in {finding.code for finding in findings(of(model, policy))}
+        (model, policy): "P702" in {finding.code for finding in findings(four_layers(model, policy))}
         for model, policy in ((NEXT, quantized), (NEXT, "default: bf16\n"), (MOE, quantized))
     }
     assert [case for case, found in said.items() if found] == [(NEXT, quantized)]
@@ -131,7 +116,7 @@ def test_the_server_without_a_draft_model_is_said() -> None:
 
 def test_no_list_takes_all_layers_out_at_once() -> None:
     """Entries name single layers or parts, below the wrapper's prefix: a class may rename what begins with it."""
-    contract = of(VISUAL, "@routed_experts: nvfp4 per_token\nlayers[3]: bf16\n")
+    contract = four_layers(VISUAL, "@routed_experts: nvfp4 per_token\nlayers[3]: bf16\n")
     listed = config_of(contract)["ignore"]
     assert "*.language_model.layers.3.mlp.experts" in listed
     assert not [entry for entry in listed if entry.endswith("layers") or entry.startswith("model.")]
@@ -139,6 +124,6 @@ def test_no_list_takes_all_layers_out_at_once() -> None:
 
 def test_a_mix_names_fused_attention_as_the_class_renames_it() -> None:
     """Qwen3-VL makes `attn.qkv_proj` of `attn.qkv`, of `attn.qkv_proj` it would make what nothing asks for."""
-    contract = of(VISUAL, "@routed_experts: nvfp4 per_token\nlayers[0].self_attn: mxfp8\n")
+    contract = four_layers(VISUAL, "@routed_experts: nvfp4 per_token\nlayers[0].self_attn: mxfp8\n")
     keys = json.loads(emitted(contract)[CONFIG])["quantized_layers"]
     assert "model.language_model.layers.0.self_attn.qkv" in keys

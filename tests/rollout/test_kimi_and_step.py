@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
-from rollout.support import CONFIG, bound, config_of, emitted, findings
+from rollout.support import CONFIG, config_of, emitted, findings, four_layers
 
-from precc.contract import Contract
-from precc.graph.reading import read_model
-from precc.graph.shrinking import shrink
 from precc_sglang.reading import read_back
 from precc_sglang.served import decides
 from precc_sglang.upstream import Judge
@@ -54,23 +50,11 @@ REFUSED = [
 ]
 
 
-def of(model: str, policy: str) -> Contract:
-    """The contract for four layers of a model."""
-    return bound(policy, shrink(read_model(model), 4).graph)
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    """The live SGLang."""
-    with Judge() as live:
-        yield live
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model, policy", CASES)
 def test_sglang_runs_and_loads_what_was_compiled(judge: Judge, model: str, policy: str) -> None:
     """Every tensor, those of the towers among them; the draft class of Step-3.7 is built without any config."""
-    contract = of(model, policy)
+    contract = four_layers(model, policy)
     assert not [finding.message for finding in findings(contract) if finding.is_error]
     judgement = judge(contract, emitted(contract))
     assert [finding.message for finding in judgement.findings] == []
@@ -81,14 +65,14 @@ def test_sglang_runs_and_loads_what_was_compiled(judge: Judge, model: str, polic
 @pytest.mark.parametrize("model, policy, words", REFUSED)
 def test_what_sglang_cannot_do_is_refused(model: str, policy: str, words: str) -> None:
     """Each with the reason."""
-    found = [finding.message for finding in findings(of(model, policy)) if finding.is_error]
+    found = [finding.message for finding in findings(four_layers(model, policy)) if finding.is_error]
     assert any(words in message for message in found), found
 
 
 @pytest.mark.slow
 def test_what_is_refused_would_not_be_loaded(judge: Judge) -> None:
     """The live loader puts MXFP8 scales of the second projection where those of block FP8 would be."""
-    contract = of(KIMI, "q_a_proj, kv_a_proj_with_mqa: mxfp8\n")
+    contract = four_layers(KIMI, "q_a_proj, kv_a_proj_with_mqa: mxfp8\n")
     (finding,) = judge(contract, emitted(contract)).findings
     assert "would load nothing into `weight_scale_inv`" in finding.message
     assert "{kv_a_proj_with_mqa,q_a_proj}" in finding.message
@@ -96,14 +80,14 @@ def test_what_is_refused_would_not_be_loaded(judge: Judge) -> None:
 
 def test_a_list_reaches_all_members_of_a_fused_module_in_one_way() -> None:
     """SGLang looks for runs in the name of each member first, and stops where these answer for some of them."""
-    listed = config_of(of(KIMI, f"q_a_proj, kv_a_proj_with_mqa: {STATIC}\n"))["ignore"]
+    listed = config_of(four_layers(KIMI, f"q_a_proj, kv_a_proj_with_mqa: {STATIC}\n"))["ignore"]
     assert "self_attn.g_proj" in listed
     assert {f"model.layers.{layer}.self_attn.{name}_proj" for layer in (0, 1) for name in "qkv"} <= set(listed)
 
 
 def test_mxfp4_that_is_not_packed_as_such_is_noticed() -> None:
     """Kimi-K3's experts are in MXFP4 by the format of their group: by another they would be something else."""
-    contract = of(KIMI, MXFP4)
+    contract = four_layers(KIMI, MXFP4)
     artifacts = emitted(contract)
     config = json.loads(artifacts[CONFIG])
     assert [one.decision for one in read_back(contract, artifacts)] == decides(contract)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,13 +42,6 @@ from precc_sglang.upstream.wire import Seen
 pytestmark = pytest.mark.slow
 
 PLAN = "converter/plan.json"
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    """The live SGLang."""
-    with Judge() as live:
-        yield live
 
 
 def planned(contract: Contract) -> dict[str, str]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from precc.graph.errors import FieldError
-from precc.graph.families import fields, rows
+from precc.graph.families import fields, linear_attention, rows
 from precc.graph.families.table import Block, Facts, Family, Row
 from precc.syntax.words import Role
 
@@ -129,17 +129,7 @@ def _kda(name: str, shape: tuple[str, ...], part: str, fused: str = "") -> Row:
 
 def _beside(name: str, shape: tuple[str, ...], part: str) -> Row:
     """A parameter of delta attention that is no GEMM operand, stored in FP32."""
-    return Row(
-        f"self_attn.{name}",
-        shape,
-        None,
-        part,
-        frozenset({Role.LINEAR_ATTENTION}),
-        parallel="column",
-        protected=True,
-        dtype="fp32",
-        layers="linear_layers",
-    )
+    return linear_attention.beside(f"self_attn.{name}", shape, part, dtype="fp32")
 
 
 _NORM = rows.norm("self_attn.o_norm", "kda_head", dtype="fp32", within=frozenset({Role.LINEAR_ATTENTION}))

@@ -117,10 +117,10 @@ APART = (
 """The same in four tensors."""
 
 
-def _beside(name: str, shape: tuple[str, ...], part: str, dtype: str = "") -> Row:
-    """A parameter that is no GEMM operand."""
+def beside(name: str, shape: tuple[str, ...], part: str, *, dtype: str = "", layers: str = "linear_layers") -> Row:
+    """A parameter of linear attention, of whatever kind, that is no GEMM operand: with the module's name in front."""
     return Row(
-        f"linear_attn.{name}",
+        name,
         shape,
         None,
         part,
@@ -128,7 +128,7 @@ def _beside(name: str, shape: tuple[str, ...], part: str, dtype: str = "") -> Ro
         parallel="column",
         protected=True,
         dtype=dtype,
-        layers="linear_layers",
+        layers=layers,
     )
 
 
@@ -139,9 +139,9 @@ def gated_delta_net(projections: tuple[Row, ...], dtype: str = "") -> tuple[Row,
     return (
         *projections,
         replace(out, megatron="", scale_group=""),
-        _beside("conv1d.weight", ("linear_qkv", "one", "linear_kernel"), "conv"),
-        _beside("A_log", ("linear_heads",), "decay", dtype),
-        _beside("dt_bias", ("linear_heads",), "bias"),
+        beside("linear_attn.conv1d.weight", ("linear_qkv", "one", "linear_kernel"), "conv"),
+        beside("linear_attn.A_log", ("linear_heads",), "decay", dtype=dtype),
+        beside("linear_attn.dt_bias", ("linear_heads",), "bias"),
         replace(norm, layers="linear_layers"),
     )
 

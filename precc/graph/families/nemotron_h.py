@@ -16,7 +16,7 @@ from math import gcd
 from typing import Any
 
 from precc.graph.errors import FieldError
-from precc.graph.families import fields, rows
+from precc.graph.families import fields, linear_attention, rows
 from precc.graph.families.table import Block, Facts, Family, Row
 from precc.syntax.words import Role
 
@@ -126,16 +126,7 @@ ATTENTION = tuple(_attention(row) for row in rows.GROUPED_QUERY_ATTENTION if row
 
 def _mamba(name: str, shape: tuple[str, ...], part: str) -> Row:
     """A parameter of a Mamba-2 mixer that is no GEMM operand."""
-    return Row(
-        f"mixer.{name}",
-        shape,
-        None,
-        part,
-        frozenset({Role.LINEAR_ATTENTION}),
-        parallel="column",
-        protected=True,
-        layers="mamba_layers",
-    )
+    return linear_attention.beside(f"mixer.{name}", shape, part, layers="mamba_layers")
 
 
 _IN = replace(
