@@ -28,20 +28,6 @@ INDEX = "model.safetensors.index.json"
 KEYS = "model.layers.0.self_attn.k_proj.weight"
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """A small mixture of experts, its routed experts in NVFP4."""
-    return case(tmp_path_factory.mktemp("original"), SMALL["qwen3_moe"], "nvfp4_rl")
-
-
-@pytest.fixture
-def copied(original: Case, tmp_path: Path) -> Case:
-    """A copy of it, to be damaged."""
-    return Case(
-        shutil.copytree(original.source, tmp_path / "source"), shutil.copytree(original.compiled, tmp_path / "compiled")
-    )
-
-
 def refused(made: Case, out: Path) -> Diagnostic:
     """The one finding of a conversion that is refused and leaves no folder."""
     with pytest.raises(NotConverted) as refusal:

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from converter.conversions import Case, case, compile_for
+from converter.conversions import Case, compile_for
 from converter.damaging import changed, first_shard
-from rollout.support import SMALL
 from safetensors.torch import load_file, save_file
 
 from precc_converter import NotConverted
 from precc_converter.conversion.state import STATE
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """A small mixture of experts, its routed experts in NVFP4."""
-    return case(tmp_path_factory.mktemp("original"), SMALL["qwen3_moe"], "nvfp4_rl")
-
-
-@pytest.fixture
-def copied(original: Case, tmp_path: Path) -> Case:
-    """A copy of it, to be damaged."""
-    return Case(
-        shutil.copytree(original.source, tmp_path / "source"), shutil.copytree(original.compiled, tmp_path / "compiled")
-    )
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from converter.audits import Conversions
-from converter.conversions import Case, case
+from converter.conversions import Case
 from converter.models import CONFIGS, config_of
-from rollout.support import SMALL
 
 from precc.api import compile_source
 from precc.contract import Contract
@@ -50,12 +49,6 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "and 2 more",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """A small mixture of experts, its routed experts in NVFP4."""
-    return case(tmp_path_factory.mktemp("original"), SMALL["qwen3_moe"], "nvfp4_rl")
 
 
 @pytest.fixture(scope="module")
